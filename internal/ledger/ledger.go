@@ -1,0 +1,175 @@
+package ledger
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// Key names an entry in its ledger for good: the ordinal of the record that
+// first accepted it. It is the entry's order too; it is kept when the entry is
+// written forward.
+type Key uint64
+
+// Place is where a record lies: the log's stream sequence and the index in the
+// frame there. It changes when the record is written forward, so nothing but
+// reading may use it.
+type Place struct {
+	Seq   uint64
+	Index uint32
+}
+
+// Message is what does not change in a message's life.
+type Message struct {
+	ID          protocol.MessageID
+	PublishedAt int64 // ns since the epoch
+	Priority    uint8
+	Group       string
+	Headers     map[string][]string
+	Body        []byte
+	Extra       []byte // encoded fields this version does not know, kept
+}
+
+// Meta is what does.
+type Meta struct {
+	Queue        string // the queue's ledger name, see package scope
+	Generation   uint32
+	Attempt      uint32 // of the next delivery, 1-based
+	Vanished     uint32
+	Incomplete   uint32
+	Due          int64 // not before, ns since the epoch; 0: at once
+	FirstFailure int64 // ns since the epoch; 0: never failed
+	LastFailure  int64
+	Reason       protocol.Reason
+	Error        string
+	Source       string // the subscription of the last failure
+	Extra        []byte
+}
+
+// Entry is a live message of a ledger as it stays in memory. It is read and
+// changed by the ledger alone; an owner keeps what it needs in Slot.
+type Entry struct {
+	Key        Key
+	ID         protocol.MessageID
+	Queue      *Queue
+	Due        int64
+	Generation uint32
+	Attempt    uint32
+	Vanished   uint32
+	Incomplete uint32
+	// FirstFailure is the only time of Meta that stays in memory.
+	FirstFailure int64
+	Size         uint32 // bytes of headers and body
+	Decided      bool   // handed over, or on its way: never to be delivered
+	Slot         any    // the owner's own
+}
+
+// Queue is what a ledger knows of one queue.
+type Queue struct {
+	Name     string
+	Live     int64 // entries, decided ones included
+	Bytes    int64
+	Counters [NumCounters]uint64
+	Slot     any // the owner's own
+}
+
+// Options of Open.
+type Options struct {
+	// Conn is a connection of the ledger's own kind (ConnOptions): without a
+	// reconnect buffer, or the client itself would send old commits later.
+	Conn *nats.Conn
+	// Stream holds the log; Name is the ledger, one subject token, such as
+	// router-03.
+	Stream, Name string
+	// Owner is the instance, for people.
+	Owner string
+	// Bodies bounds the bodies kept in memory; shared by the ledgers of a
+	// process. Nil: 64 MiB of its own.
+	Bodies *Bodies
+	// AcceptLoss is the operator's word to open a damaged ledger without what
+	// cannot be read. Default false: Open returns a *DamageError.
+	AcceptLoss bool
+	Logger     *slog.Logger
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+}
+
+// Owner is what a service does with a ledger it owns. Every method is called
+// from the ledger's one goroutine, and only there may an owner call the
+// methods of Ledger.
+type Owner[E any] interface {
+	// Opened is called once, after replay and before all else. The ledger's
+	// live entries are in l.Entries, in order of Key.
+	Opened(l *Ledger)
+	// Handle takes what was sent with Send, in order.
+	Handle(events []E)
+	// Committed reports one staged record that is now in the log and applied.
+	// c is valid during the call only. Entries written forward are not
+	// reported: nothing changed.
+	Committed(c *Commit)
+	// Loaded reports a message asked for with Ledger.Load, and all of its
+	// meta. m is nil if the entry was settled meanwhile; err is a *DamageError
+	// if it cannot be read.
+	Loaded(e *Entry, m *Message, meta Meta, err error)
+	// Incoming is asked before a message handed over by another ledger is
+	// accepted; it may change meta, or refuse with a coded error, which
+	// leaves the message with its sender, who offers it again later.
+	Incoming(m *Message, meta *Meta) error
+	// Tick is called after each turn and when the time it returned last has
+	// come; zero: not before something happens.
+	Tick(now time.Time) time.Time
+	// Closed is the last call: err is nil after Stop, ErrStale when another
+	// owner took over. tags are those of records that were staged and
+	// certainly not written; what was being written has no answer.
+	Closed(err error, tags []any)
+}
+
+// Commit describes one record that was committed.
+type Commit struct {
+	Kind      Kind
+	Entries   []*Entry // accept: one per recipient, in order; else the one
+	Message   *Message // accept: the message
+	Seq       uint64   // the log's sequence
+	Handover  bool     // accept: it was handed over by another ledger
+	Duplicate bool     // accept: nothing was stored, ID and Seq are the first one's
+	ID        protocol.MessageID
+	Tag       any
+}
+
+// Kind is a record's kind.
+type Kind uint8
+
+const (
+	KindAccept  Kind = iota + 1
+	KindRestate      // meta changed, the entry stays
+	KindDecide       // meta changed, the entry is on its way to another ledger
+	KindSettle       // gone; Entries has it for the last time
+	KindDone         // a decided entry's handover is finished; gone
+	KindNote
+)
+
+// Counter is a counter kept per queue in the ledger, so that it survives a
+// restart. Its name on the wire is String.
+type Counter uint8
+
+const (
+	Published Counter = iota // counted by Accept without a handover
+	Deduplicated
+	Delivered
+	Acknowledged
+	Filtered
+	Failed
+	Rejected
+	Incomplete
+	Retried
+	DeadLettered
+	Redriven
+	Discarded
+	Superseded
+	Lost
+	Vanished
+	Refused
+	NumCounters
+)

@@ -1,0 +1,56 @@
+package protocol
+
+import "time"
+
+// DeadListRequest lists dead letters, oldest first, of one queue or of all.
+type DeadListRequest struct {
+	Queue  string `json:"queue,omitempty"` // /queue/<execution>/<route>; empty: all
+	Offset int    `json:"offset,omitempty"`
+	Limit  int    `json:"limit,omitempty"` // default 50, at most 1,000
+}
+
+// DeadPage answers DeadListRequest. Payloads and headers are left out: show
+// has them.
+type DeadPage struct {
+	Letters []DeadLetter `json:"letters"`
+	Total   int64        `json:"total"`
+}
+
+// DeadShowRequest asks for one dead letter, whole.
+type DeadShowRequest struct {
+	MessageID string `json:"message_id"`
+}
+
+// DeadLetter is a message that was given up, and why. Times are those of the
+// failures, at the router that saw them.
+type DeadLetter struct {
+	MessageID    string              `json:"message_id"`
+	Queue        string              `json:"queue"`
+	Execution    string              `json:"execution,omitempty"`
+	Route        string              `json:"route,omitempty"`
+	Source       string              `json:"source"` // the subscription whose delivery failed last
+	Reason       Reason              `json:"reason"`
+	Error        string              `json:"error"`
+	Attempts     uint32              `json:"attempts"`
+	Generation   uint32              `json:"generation"`
+	PublishedAt  time.Time           `json:"published_at"`
+	FirstFailure time.Time           `json:"first_failure"`
+	LastFailure  time.Time           `json:"last_failure"`
+	SizeBytes    int                 `json:"size_bytes"`
+	Headers      map[string][]string `json:"headers,omitempty"`
+	Payload      []byte              `json:"payload,omitempty"` // base64 in JSON
+}
+
+// DeadActRequest redrives or discards: one message, the dead letters of a
+// queue, or all. Exactly one of the fields is set. What arrives after the
+// request is not touched.
+type DeadActRequest struct {
+	MessageID string `json:"message_id,omitempty"`
+	Queue     string `json:"queue,omitempty"`
+	All       bool   `json:"all,omitempty"`
+}
+
+// DeadActReply says how many were redriven or discarded; 0 is no error.
+type DeadActReply struct {
+	Count int64 `json:"count"`
+}

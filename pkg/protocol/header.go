@@ -1,0 +1,116 @@
+package protocol
+
+import (
+	"strings"
+)
+
+// Headers of the mesh. All others belong to the publisher and pass unchanged.
+const (
+	// HeaderAttempt is the 1-based attempt of a delivery. The mesh alone sets
+	// it: a published one is refused.
+	HeaderAttempt = "x-delivery-attempt"
+	// HeaderMessageID names the message, the same through retries and redrives.
+	HeaderMessageID = "Waybill-Message-Id"
+	// HeaderGeneration says how often the message was redriven; absent for 0.
+	HeaderGeneration = "Waybill-Generation"
+	// HeaderTimeout is the delivery's time limit in milliseconds.
+	HeaderTimeout = "Waybill-Timeout-Ms"
+	// HeaderMaxRetries is the number of failed deliveries the message is
+	// allowed, so that a handler can say "try 2 of 3".
+	HeaderMaxRetries = "Waybill-Max-Retries"
+	// HeaderEpoch is the epoch of the lane's owner. A worker refuses a
+	// delivery whose epoch is below the highest it has seen for that lane.
+	HeaderEpoch = "Waybill-Epoch"
+	// HeaderOutcome is a reply's Outcome. A reply without it and without an
+	// error header is acknowledged.
+	HeaderOutcome = "Waybill-Outcome"
+	// HeaderError is a reply's error text on one line; a body, if there is
+	// one, is the whole text and wins.
+	HeaderError = "Waybill-Error"
+
+	// HeaderDedup deduplicates a publish within its queue or topic for
+	// DedupWindow.
+	HeaderDedup = "Nats-Msg-Id"
+	// HeaderServiceError and HeaderServiceErrorCode are what NATS micro
+	// services answer errors with; in a reply to a delivery they mean failed.
+	HeaderServiceError     = "Nats-Service-Error"
+	HeaderServiceErrorCode = "Nats-Service-Error-Code"
+	// HeaderStatus is set by the NATS server alone (503: no responders).
+	HeaderStatus = "Status"
+
+	// HeaderCorrelation is the publisher's own and passes through; the mesh
+	// never depends on it.
+	HeaderCorrelation = "x-correlation-id"
+
+	HeaderTraceparent = "traceparent"
+	HeaderTracestate  = "tracestate"
+	HeaderBaggage     = "baggage"
+)
+
+// MaxBaggage is the number of bytes of baggage that travel; what is longer is
+// dropped whole, as W3C Baggage asks of a list it cannot carry.
+const MaxBaggage = 8192
+
+// reservedExact are header names a broker or the mesh would obey, in lower
+// case.
+var reservedExact = map[string]bool{
+	HeaderAttempt: true,
+	"status":      true, // NATS reads it as a server's answer
+	// AMQP 0-9-1 (RabbitMQ).
+	"cc": true, "bcc": true, "x-death": true, "x-first-death-exchange": true,
+	"x-first-death-queue": true, "x-first-death-reason": true,
+	"x-last-death-exchange": true, "x-last-death-queue": true, "x-last-death-reason": true,
+	"x-delivery-count": true, "x-acquired-count": true,
+	// STOMP frames.
+	"destination": true, "destination-type": true, "receipt": true, "receipt-id": true, "transaction": true, "persistent": true,
+	"selector": true, "content-length": true, "subscription": true, "message-id": true,
+	"ack": true, "id": true, "expires": true, "priority": true, "redelivered": true, "session": true,
+	"reply-to": true, "browser": true, "breadcrumbid": true,
+}
+
+var reservedPrefix = []string{"nats-", "waybill-", "amq_", "amq-", "_amq_", "_amq-", "jms", "x-opt-", "x-match"}
+
+// ReservedHeader says whether a publisher may not set the header, in any case
+// of its letters. Nats-Msg-Id is the one name beginning Nats- that is allowed.
+func ReservedHeader(name string) bool {
+	lower := strings.ToLower(name)
+	if lower == "nats-msg-id" {
+		return false
+	}
+	if reservedExact[lower] {
+		return true
+	}
+	for _, p := range reservedPrefix {
+		if strings.HasPrefix(lower, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckHeaders refuses what may not be published: a reserved name
+// (RESERVED_HEADER), a repeated or malformed name or a value with CR, LF or NUL
+// (INVALID_ARGS), and headers over MaxHeaderBytes (LIMIT_EXCEEDED).
+func CheckHeaders(headers map[string][]string) error {
+	size := 0
+	for name, values := range headers {
+		if ReservedHeader(name) {
+			return Errorf(CodeReservedHeader, "header %q is reserved: rename it (names beginning Nats- or Waybill-, and those a broker obeys, may not be published)", name)
+		}
+		if name == "" || strings.ContainsAny(name, "\r\n\x00: \t") || strings.TrimSpace(name) != name {
+			return Errorf(CodeInvalidArgs, "header name %q is malformed: no CR, LF, NUL, colon or white space", name)
+		}
+		if len(values) != 1 {
+			return Errorf(CodeInvalidArgs, "header %q has %d values: send one", name, len(values))
+		}
+		v := values[0]
+		if strings.ContainsAny(v, "\r\n\x00") {
+			return Errorf(CodeInvalidArgs, "the value of header %q has CR, LF or NUL: encode it", name)
+		}
+		size += len(name) + len(v) + 4
+	}
+	if size > MaxHeaderBytes {
+		return Errorf(CodeLimitExceeded, "headers take %d bytes, more than %d", size, MaxHeaderBytes)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package protocol
+
+// QueuesRequest lists queues in order of name, after After, at most Limit
+// (default 1,000), optionally of one execution or exactly one queue. Each
+// instance answers for the ledgers it owns.
+type QueuesRequest struct {
+	Execution string `json:"execution,omitempty"`
+	Queue     string `json:"queue,omitempty"`
+	After     string `json:"after,omitempty"`
+	Limit     int    `json:"limit,omitempty"`
+}
+
+// QueuesPage answers QueuesRequest.
+type QueuesPage struct {
+	Instance string      `json:"instance"`
+	Queues   []QueueInfo `json:"queues"`
+	More     bool        `json:"more,omitempty"`
+}
+
+// QueueInfo is what one service knows of a queue; the counts of several
+// services add up.
+type QueueInfo struct {
+	Queue     string `json:"queue"` // /queue/<execution>/<route>
+	Execution string `json:"execution,omitempty"`
+	Route     string `json:"route,omitempty"`
+	Ready     int64  `json:"ready"`     // stored and in no worker's hands
+	InFlight  int64  `json:"in_flight"` // in a worker's hands
+	Waiting   int64  `json:"waiting"`   // for their next attempt
+	Dead      int64  `json:"dead"`
+	Moving    int64  `json:"moving"` // decided, on their way to another service
+	Bytes     int64  `json:"bytes"`
+	Consumers int    `json:"consumers"`
+	// Counters of the queue since it was first used.
+	Counters map[string]uint64 `json:"counters,omitempty"`
+}
+
+// Counters, by name. Counter names are the same in Stats, QueueInfo and
+// /metrics (waybill_<name>_total).
+const (
+	CountPublished    = "published"
+	CountDeduplicated = "deduplicated"
+	CountDelivered    = "delivered"
+	CountAcknowledged = "acknowledged"
+	CountFiltered     = "filtered"
+	CountFailed       = "failed"
+	CountRejected     = "rejected"
+	CountIncomplete   = "incomplete"
+	CountRetried      = "retried"
+	CountDeadLettered = "dead_lettered"
+	CountRedriven     = "redriven"
+	CountDiscarded    = "discarded"
+	CountSuperseded   = "superseded" // a settlement withheld: what it names has moved on
+	CountLost         = "lost"       // a settlement that could not be recorded
+	CountVanished     = "vanished"
+	CountRefused      = "refused"
+)
+
+// Stats is one instance's answer on SubjectStats.
+type Stats struct {
+	Service  string             `json:"service"`
+	Instance string             `json:"instance"`
+	Version  string             `json:"version"`
+	Counters map[string]uint64  `json:"counters"`
+	Gauges   map[string]float64 `json:"gauges"`
+}
+
+// Ready is one instance's answer on SubjectReady.
+type Ready struct {
+	Service  string   `json:"service"`
+	Instance string   `json:"instance"`
+	Ready    bool     `json:"ready"`
+	Waiting  []string `json:"waiting,omitempty"` // what it is not ready for
+}
+
+// Load is an instance's live messages and bytes over the ledgers it owns.
+type Load struct {
+	Service  string `json:"service"`
+	Instance string `json:"instance"`
+	Messages int64  `json:"messages"`
+	Bytes    int64  `json:"bytes"`
+}

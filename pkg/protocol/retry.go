@@ -1,0 +1,36 @@
+package protocol
+
+// DecideRequest asks the retry service what to do with deliveries that were
+// not acknowledged. Answers come in the order of the items. Deciding changes
+// nothing, so a request may be repeated.
+type DecideRequest struct {
+	Verdicts []Verdict    `json:"verdicts"` // what the asking router can execute
+	Items    []DecideItem `json:"items"`
+}
+
+// DecideItem is one delivery that was not acknowledged.
+type DecideItem struct {
+	MessageID  string  `json:"message_id"`
+	Outcome    Outcome `json:"outcome"`
+	At         int64   `json:"at"` // when it ended, ns since the epoch
+	Attempt    uint32  `json:"attempt"`
+	Vanished   uint32  `json:"vanished"`   // before this one
+	Incomplete uint32  `json:"incomplete"` // before this one
+	MaxRetries int     `json:"max_retries"`
+	BackoffMs  int64   `json:"backoff_ms"`
+}
+
+// DecideReply answers DecideRequest.
+type DecideReply struct {
+	Items []Decision `json:"items"`
+}
+
+// Decision is the verdict on one delivery and the message's numbers after it.
+type Decision struct {
+	Verdict    Verdict `json:"verdict"`
+	Due        int64   `json:"due,omitempty"` // retry_at, hold, return: not before, ns since the epoch
+	Attempt    uint32  `json:"attempt"`       // of the next delivery
+	Vanished   uint32  `json:"vanished"`
+	Incomplete uint32  `json:"incomplete"`
+	Reason     Reason  `json:"reason,omitempty"` // dead_letter
+}

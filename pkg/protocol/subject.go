@@ -1,0 +1,118 @@
+package protocol
+
+import "strings"
+
+// Version is the wire version, the second token of every subject.
+const Version = "v1"
+
+// Prefix begins every subject of the mesh.
+const Prefix = "wb." + Version + "."
+
+// Subjects programs publish to and are called on.
+const (
+	// SubjectPublishQueue is followed by <execution id>.<route>; the route may
+	// have several tokens. Request; answered with a PublishAck once committed.
+	SubjectPublishQueue = Prefix + "pub.queue."
+	// SubjectPublishTopic is followed by <topic>. Request; answered with a
+	// PublishAck once committed, also when nobody subscribes.
+	SubjectPublishTopic = Prefix + "pub.topic."
+	// SubjectFunction is followed by <namespace>.<function id>.
+	SubjectFunction = Prefix + "fn."
+	// SubjectDeliver is followed by <user>.<subscription id>. A worker
+	// subscribes to the subjects the registry gave it (Registered.Deliver).
+	SubjectDeliver = Prefix + "deliver."
+	// SubjectOutcome is followed by <lane>.<token>. It is the reply subject of
+	// a delivery and belongs to the mesh, not to one router, so an outcome
+	// survives the router the delivery came from.
+	SubjectOutcome = Prefix + "outcome."
+	// SubjectKeepalive is followed by <worker id>; a Keepalive every
+	// KeepaliveInterval, to the registry and every router.
+	SubjectKeepalive = Prefix + "keepalive."
+	// SubjectWorker is followed by <worker id>.<verb>: what a worker answers.
+	SubjectWorker = Prefix + "worker."
+)
+
+// Verbs a worker answers under SubjectWorker.
+const (
+	// VerbProbe asks only whether the worker's connection is there; the answer
+	// is empty. Nobody there is NATS's "no responders".
+	VerbProbe = "probe"
+	// VerbClaims asks which deliveries of a lane the worker runs or has
+	// finished (ClaimsRequest, Claims).
+	VerbClaims = "claims"
+)
+
+// Subjects of the services. A subject served by every instance (no queue
+// group) says so; the others are shared by the instances of the service.
+const (
+	SubjectHello        = Prefix + "registry.hello"         // Hello → Registered
+	SubjectBye          = Prefix + "registry.bye"           // Bye → Empty
+	SubjectWorkers      = Prefix + "registry.workers"       // WorkersRequest → WorkersPage
+	SubjectSubscription = Prefix + "registry.subscriptions" // SubscriptionsRequest → SubscriptionsPage
+	SubjectFunctions    = Prefix + "registry.functions"     // FunctionsRequest → FunctionsPage
+
+	SubjectQueues = Prefix + "router.queues" // every router: QueuesRequest → QueuesPage of its lanes
+
+	SubjectDecide        = Prefix + "retry.decide" // DecideRequest → DecideReply
+	SubjectWaitingQueues = Prefix + "retry.queues" // every retry: QueuesRequest → QueuesPage, field Waiting
+
+	SubjectDeadQueues  = Prefix + "dlq.queues"  // every dlq: QueuesRequest → QueuesPage, field Dead
+	SubjectDeadList    = Prefix + "dlq.list"    // DeadListRequest → DeadPage
+	SubjectDeadShow    = Prefix + "dlq.show"    // DeadShowRequest → DeadLetter
+	SubjectDeadRedrive = Prefix + "dlq.redrive" // DeadActRequest → DeadActReply
+	SubjectDeadDiscard = Prefix + "dlq.discard" // DeadActRequest → DeadActReply
+
+	SubjectStats = Prefix + "stats" // every instance of every service: Empty → Stats
+	SubjectReady = Prefix + "ready" // every instance of every service: Empty → Ready
+)
+
+// Subjects between services, of the mesh alone.
+const (
+	// SubjectLane is followed by <lane>.pub.<rest of the publish subject>: a
+	// publish passed on to the router that owns the lane, with the publisher's
+	// own reply subject.
+	SubjectLane = Prefix + "lane."
+	// SubjectHandover is followed by <ledger>: a batch of handovers to the
+	// owner of that ledger, in the ledger's own encoding.
+	SubjectHandover = Prefix + "handover."
+	// SubjectEvent is followed by <service>.<what>. Events are hints; state is
+	// read.
+	SubjectEvent = Prefix + "event."
+	// SubjectWorkerChanged carries a WorkerChanged for each change.
+	SubjectWorkerChanged = SubjectEvent + "registry.worker"
+	// SubjectLoad carries a Load of each instance that owns ledgers, every
+	// LoadInterval.
+	SubjectLoad = SubjectEvent + "mesh.load"
+)
+
+// PublishQueueSubject is the subject a message for a route of an execution is
+// published on. It does not check the names; package scope does.
+func PublishQueueSubject(execution, route string) string {
+	return SubjectPublishQueue + execution + "." + route
+}
+
+// PublishTopicSubject is the subject a message for a topic is published on.
+func PublishTopicSubject(topic string) string { return SubjectPublishTopic + topic }
+
+// FunctionSubject is the subject a function is called on.
+func FunctionSubject(namespace, id string) string { return SubjectFunction + namespace + "." + id }
+
+// DeliverSubject is the subject a subscription's deliveries arrive on. Only the
+// registry forms it.
+func DeliverSubject(user, subscription string) string {
+	return SubjectDeliver + user + "." + subscription
+}
+
+// WorkerSubject is the subject a worker answers a verb on.
+func WorkerSubject(worker, verb string) string { return SubjectWorker + worker + "." + verb }
+
+// SplitOutcome takes the reply subject of a delivery apart. ok is false for
+// any other subject.
+func SplitOutcome(subject string) (lane, token string, ok bool) {
+	rest, found := strings.CutPrefix(subject, SubjectOutcome)
+	if !found {
+		return "", "", false
+	}
+	lane, token, ok = strings.Cut(rest, ".")
+	return lane, token, ok && lane != "" && token != "" && !strings.Contains(token, ".")
+}

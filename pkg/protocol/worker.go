@@ -1,0 +1,180 @@
+package protocol
+
+import "time"
+
+// Hello declares all a worker wants; a later one replaces it whole. The
+// answer is Registered.
+type Hello struct {
+	WorkerID      string             `json:"worker_id"` // made by the worker, unguessable (22 random characters)
+	Name          string             `json:"name"`      // for people, e.g. host/program
+	SDK           string             `json:"sdk,omitempty"`
+	Revision      uint64             `json:"revision"` // counts the worker's declarations
+	Outcomes      []Outcome          `json:"outcomes,omitempty"`
+	Subscriptions []SubscriptionSpec `json:"subscriptions,omitempty"`
+	Functions     []FunctionSpec     `json:"functions,omitempty"`
+}
+
+// SubscriptionSpec asks for the deliveries of one route of an execution.
+// Zero values take the defaults of this package, except that Concurrency is a
+// pointer: 0 pauses.
+type SubscriptionSpec struct {
+	Ref         string `json:"ref"` // the worker's own name for it, unique in the worker
+	Execution   string `json:"execution"`
+	Route       string `json:"route"`
+	Name        string `json:"name,omitempty"` // for people; default the route
+	Concurrency *int   `json:"concurrency,omitempty"`
+	MaxRetries  int    `json:"max_retries,omitempty"`
+	BackoffMs   int64  `json:"backoff_ms,omitempty"`
+	TimeoutMs   int64  `json:"timeout_ms,omitempty"`
+	// Draining keeps the deliveries in hand and asks for no more.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// FunctionSpec is a function the worker serves.
+type FunctionSpec struct {
+	Namespace string `json:"namespace"`
+	ID        string `json:"id"`
+}
+
+// Registered answers Hello.
+type Registered struct {
+	User          string                   `json:"user"`
+	KeepaliveMs   int64                    `json:"keepalive_ms"`
+	Subscriptions []RegisteredSubscription `json:"subscriptions,omitempty"`
+	Warnings      []string                 `json:"warnings,omitempty"`
+}
+
+// RegisteredSubscription is what a SubscriptionSpec became.
+type RegisteredSubscription struct {
+	Ref     string `json:"ref"`
+	ID      string `json:"id"`
+	Name    string `json:"name"`    // <name>:<first 8 characters of the execution id>
+	Queue   string `json:"queue"`   // /queue/<execution>/<route>
+	Deliver string `json:"deliver"` // the subject to subscribe to
+}
+
+// Bye ends a worker's registration.
+type Bye struct {
+	WorkerID string `json:"worker_id"`
+}
+
+// Keepalive is published by each worker on SubjectKeepalive + its id. It
+// carries a reply subject; only a registry that does not know the worker
+// answers (KeepaliveReply), and the worker says Hello again.
+type Keepalive struct {
+	Revision uint64 `json:"revision"`
+	InFlight int    `json:"in_flight"`
+}
+
+// KeepaliveReply answers a Keepalive of an unknown worker or revision.
+type KeepaliveReply struct {
+	Known bool `json:"known"`
+}
+
+// ClaimsRequest asks a worker what it holds of a lane.
+type ClaimsRequest struct {
+	Lane  string `json:"lane"`
+	Epoch uint64 `json:"epoch"`
+}
+
+// Claims answers ClaimsRequest: the tokens of deliveries whose handler runs,
+// and the outcomes of those that ended lately, which may have been lost.
+type Claims struct {
+	Running  []string       `json:"running,omitempty"`
+	Finished []FinishedWork `json:"finished,omitempty"`
+}
+
+// FinishedWork is an outcome a worker remembers.
+type FinishedWork struct {
+	Token   string  `json:"token"`
+	Outcome Outcome `json:"outcome"`
+	Error   string  `json:"error,omitempty"`
+}
+
+// Worker is the registry's record of a worker.
+type Worker struct {
+	ID            string         `json:"id"`
+	Name          string         `json:"name"`
+	User          string         `json:"user"`
+	SDK           string         `json:"sdk,omitempty"`
+	Revision      uint64         `json:"revision"`
+	Since         time.Time      `json:"since"`
+	Subscriptions []Subscription `json:"subscriptions,omitempty"`
+	Functions     []FunctionSpec `json:"functions,omitempty"`
+	Gone          bool           `json:"gone,omitempty"` // in WorkerChanged alone: the worker left or expired
+	KVRevision    uint64         `json:"kv_revision"`    // orders the changes of one worker
+}
+
+// Subscription is a worker's consumer of a queue, as the router dispatches to
+// it, with every default filled in.
+type Subscription struct {
+	ID          string `json:"id"`
+	Ref         string `json:"ref"`
+	Name        string `json:"name"`
+	Worker      string `json:"worker"`
+	Queue       string `json:"queue"` // /queue/<execution>/<route>
+	Execution   string `json:"execution"`
+	Route       string `json:"route"`
+	Deliver     string `json:"deliver"`
+	Concurrency int    `json:"concurrency"`
+	MaxRetries  int    `json:"max_retries"`
+	BackoffMs   int64  `json:"backoff_ms"`
+	TimeoutMs   int64  `json:"timeout_ms"`
+	Draining    bool   `json:"draining,omitempty"`
+}
+
+// WorkerChanged is the event of a worker's registration, change or end; Worker
+// is the whole record after it.
+type WorkerChanged struct {
+	Worker Worker `json:"worker"`
+}
+
+// WorkersRequest reads worker records in order of id, after After, at most
+// Limit (default 1,000).
+type WorkersRequest struct {
+	After string `json:"after,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+}
+
+// WorkersPage answers WorkersRequest.
+type WorkersPage struct {
+	Workers []Worker `json:"workers"`
+	More    bool     `json:"more,omitempty"`
+}
+
+// SubscriptionsRequest lists subscriptions, optionally of one execution, in
+// order of queue and id, after the subscription id After.
+type SubscriptionsRequest struct {
+	Execution string `json:"execution,omitempty"`
+	Offset    int    `json:"offset,omitempty"`
+	Limit     int    `json:"limit,omitempty"` // default 1,000
+}
+
+// SubscriptionsPage answers SubscriptionsRequest.
+type SubscriptionsPage struct {
+	Subscriptions []SubscriptionInfo `json:"subscriptions"`
+	More          bool               `json:"more,omitempty"`
+}
+
+// SubscriptionInfo is a Subscription for people.
+type SubscriptionInfo struct {
+	Subscription
+	WorkerName string    `json:"worker_name"`
+	Since      time.Time `json:"since"`
+}
+
+// FunctionsRequest lists functions, optionally of one namespace.
+type FunctionsRequest struct {
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// FunctionsPage answers FunctionsRequest.
+type FunctionsPage struct {
+	Functions []FunctionInfo `json:"functions"`
+}
+
+// FunctionInfo is a function and the workers that serve it.
+type FunctionInfo struct {
+	FunctionSpec
+	Workers []string `json:"workers"`
+}
