@@ -1,0 +1,86 @@
+# Waybill's everyday commands. `make` alone lists them.
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# Directories `make run` sends through the mesh; empty: two of Go's own.
+ARGS     ?=
+# How long `make soak` goes on, per module.
+SOAK     ?= 10m
+# A guard against hanging, per test binary.
+TIMEOUT  ?= 15m
+
+# Git refuses to say what it knows to another user than the owner of the
+# checkout (a container as root, say), and a build must not fail for that.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+MODULES  := pkg internal $(patsubst %/go.mod,%,$(wildcard services/*/go.mod)) cmd/waybill test
+PATTERNS := $(patsubst %,./%/...,$(MODULES))
+MAINS    := ./cmd/waybill $(patsubst %,./%,$(wildcard services/*/cmd/*))
+LDFLAGS  := -X main.version=$(VERSION)
+
+# The race detector needs a C compiler; without one the tests still run.
+RACE     := $(shell command -v $$($(GO) env CC) >/dev/null 2>&1 && echo -race)
+
+LINT_VERSION := v2.15.0
+LINT         := bin/golangci-lint-$(LINT_VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test unit soak lint vet fmt fmt-check tidy tidy-check clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build every binary into bin/
+	@mkdir -p bin
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ $(MAINS)
+
+run: build ## start the mesh and send real input through it (ARGS="dir1 dir2" for your own)
+	@bin/waybill demo $(ARGS)
+
+test: fmt-check vet lint unit ## check everything: format, vet, lint, each module's tests on its own
+
+# Each module is built and tested without the workspace: go.work would hide a
+# requirement missing from its go.mod. All modules run; one failure fails all.
+unit: ## test each module, under the race detector where there is a C compiler
+	@$(if $(RACE),,echo "no C compiler: these tests run without the race detector" >&2;) \
+	failed=; \
+	for module in $(MODULES); do \
+		echo "== $$module"; \
+		(cd $$module && GOWORK=off $(GO) build ./... && GOWORK=off $(GO) test $(RACE) -timeout $(TIMEOUT) ./...) || failed="$$failed $$module"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "FAILED:$$failed"; exit 1; fi; \
+	echo "all modules passed"
+
+soak: ## run the simulations and the crash tests for long (SOAK=1h for longer)
+	@for module in internal test; do \
+		echo "== $$module for $(SOAK)"; \
+		(cd $$module && WAYBILL_SOAK=$(SOAK) $(GO) test $(RACE) -count=1 -timeout 0 -v -run 'Soak|Simulat' ./...) || exit 1; \
+	done
+
+vet: ## go vet, all modules together and each alone
+	@$(GO) vet $(PATTERNS)
+	@for module in $(MODULES); do (cd $$module && GOWORK=off $(GO) vet ./...) || exit 1; done
+
+lint: $(LINT) ## golangci-lint, with the rules of .golangci.yaml
+	@$(LINT) run --allow-parallel-runners $(PATTERNS)
+
+$(LINT):
+	@mkdir -p bin
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@mv bin/golangci-lint $@
+
+fmt: $(LINT) ## format all code
+	@$(LINT) fmt $(MODULES)
+
+fmt-check:
+	@unformatted=$$(gofmt -l $(MODULES)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
+
+tidy: ## go mod tidy in every module
+	@for module in $(MODULES); do (cd $$module && GOWORK=off $(GO) mod tidy) || exit 1; done
+
+tidy-check: ## say where go mod tidy would change something
+	@for module in $(MODULES); do (cd $$module && GOWORK=off $(GO) mod tidy -diff) || { echo "not tidy: $$module (make tidy)"; exit 1; }; done
+
+clean: ## remove what was built
+	rm -rf bin
