@@ -1,0 +1,47 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// The pause before an incomplete delivery is repeated: it doubles from
+// firstPause to maxPause.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 30 * time.Second
+)
+
+// Delay is the time between the failure of an attempt and the next one:
+// backoffMs doubled with each attempt, at most the larger of an hour and
+// backoffMs itself. A backoffMs below 1 is the default. No attempt and no
+// backoff overflows.
+func Delay(attempt uint32, backoffMs int64) time.Duration {
+	if backoffMs < 1 {
+		backoffMs = protocol.DefaultBackoffMs
+	}
+	base := milliseconds(backoffMs)
+	return double(base, attempt, max(base, protocol.MaxBackoffCap))
+}
+
+// Pause is the time before a delivery is repeated after the nth answer that
+// was no outcome.
+func Pause(n uint32) time.Duration { return double(firstPause, n, maxPause) }
+
+// double is base doubled n-1 times, at most limit.
+func double(base time.Duration, n uint32, limit time.Duration) time.Duration {
+	shift := max(n, 1) - 1
+	if shift > 62 || base > limit>>shift {
+		return limit
+	}
+	return base << shift
+}
+
+func milliseconds(ms int64) time.Duration {
+	if ms > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
+}
