@@ -1,0 +1,50 @@
+package scope
+
+import "strings"
+
+// Ledger names queues in the embedded transport: /queue/<execution>/<route>,
+// /topic/<topic>, <topic>::observer:<id> and <topic>::@<group>. Dead letters
+// and waiting retries are kept in ledgers of their own under their queue's
+// name, so they have no names here.
+type Ledger struct{}
+
+const ledgerName = "the embedded transport"
+
+// Format implements Strategy.
+func (Ledger) Format(n Name) (string, error) {
+	if err := n.Check(); err != nil {
+		return "", err
+	}
+	switch {
+	case n.Dead:
+		return "", unsupported(ledgerName, "dead letters")
+	case n.DelayMs != 0:
+		return "", unsupported(ledgerName, "waiting retries")
+	case n.Kind == KindQueue:
+		return ScopedName(n.Execution, n.Route), nil
+	case n.Kind == KindObserver:
+		return n.Topic + "::" + observerMark + n.Member, nil
+	case n.Kind == KindGroup:
+		return n.Topic + "::" + groupMark + n.Member, nil
+	default:
+		return TopicPrefix + n.Topic, nil
+	}
+}
+
+// Parse implements Strategy.
+func (l Ledger) Parse(name string) (Name, error) { return parse(l, ledgerName, name, l.read) }
+
+func (Ledger) read(name string) Name {
+	if rest, ok := strings.CutPrefix(name, QueuePrefix); ok {
+		execution, route, _ := strings.Cut(rest, "/")
+		return QueueName(execution, route)
+	}
+	if topic, ok := strings.CutPrefix(name, TopicPrefix); ok {
+		return TopicName(topic)
+	}
+	if n, ok := cutMember(KindGroup, name, "::"+groupMark); ok {
+		return n
+	}
+	n, _ := cutMember(KindObserver, name, "::"+observerMark)
+	return n
+}

@@ -1,0 +1,68 @@
+package scope
+
+import (
+	"strings"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// What the name of a queue and of a topic begin with.
+const (
+	QueuePrefix = "/queue/"
+	TopicPrefix = "/topic/"
+)
+
+// Route is the route that name means to an execution. A bare route, the route
+// behind QueuePrefix and the execution's own scoped name all mean the same, so
+// that a prefix is never put on twice. Another execution's queue is refused.
+func Route(execution, name string) (string, error) {
+	if err := CheckExecution(execution); err != nil {
+		return "", err
+	}
+	route, prefixed := strings.CutPrefix(name, QueuePrefix)
+	if owner, rest, scoped := strings.Cut(route, "/"); prefixed && scoped {
+		if owner != execution {
+			return "", protocol.Errorf(protocol.CodeInvalidName,
+				"queue %s belongs to execution %s: execution %s names its own routes, or topics (%s…) to reach others",
+				quoted(name), quoted(owner), quoted(execution), TopicPrefix)
+		}
+		route = rest
+	}
+	return route, CheckRoute(route)
+}
+
+// Topic is the topic that name means: a bare topic or one behind TopicPrefix.
+func Topic(name string) (string, error) {
+	topic := strings.TrimPrefix(name, TopicPrefix)
+	return topic, CheckTopic(topic)
+}
+
+// ScopedName is the name of an execution's queue: /queue/<execution>/<route>.
+// It does not check either.
+func ScopedName(execution, route string) string {
+	return QueuePrefix + execution + "/" + route
+}
+
+// ParseScoped is the inverse of ScopedName; it refuses what is no name of an
+// execution's queue.
+func ParseScoped(name string) (execution, route string, err error) {
+	rest, prefixed := strings.CutPrefix(name, QueuePrefix)
+	execution, route, scoped := strings.Cut(rest, "/")
+	if !prefixed || !scoped {
+		return "", "", protocol.Errorf(protocol.CodeInvalidName, "%s is no queue of an execution: %s<execution>/<route> is", quoted(name), QueuePrefix)
+	}
+	if err := CheckExecution(execution); err != nil {
+		return "", "", err
+	}
+	if err := CheckRoute(route); err != nil {
+		return "", "", err
+	}
+	return execution, route, nil
+}
+
+// SubscriptionName is how people see an execution's subscription: its name,
+// a colon and the first 8 characters of the execution id. Ids that are ordered
+// by time share those for a minute: what must be unique uses the whole id.
+func SubscriptionName(name, execution string) string {
+	return name + ":" + execution[:min(8, len(execution))]
+}
