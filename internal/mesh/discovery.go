@@ -2,12 +2,14 @@ package mesh
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 var (
@@ -107,12 +109,17 @@ func (e *Subscription) counted(h nats.MsgHandler) nats.MsgHandler {
 	}
 }
 
-// respondJSON answers m. An answer that cannot be sent has nobody to be told:
-// the asker's own deadline tells it.
+// respondJSON answers m. An answer that NATS cannot carry is PAYLOAD_TOO_LARGE;
+// one that cannot be sent has nobody to be told: the asker's own deadline tells
+// it.
 func (s *Service) respondJSON(m *nats.Msg, answer any) {
 	body, err := json.Marshal(answer)
 	if err == nil {
 		err = m.Respond(body)
+	}
+	if errors.Is(err, nats.ErrMaxPayload) {
+		err = m.RespondMsg(ErrorAnswer(protocol.Errorf(protocol.CodePayloadTooLarge,
+			"the answer takes %d bytes, more than this NATS carries (%d): ask for less, or raise its max_payload", len(body), s.nc.MaxPayload())))
 	}
 	if err != nil {
 		s.o.Logger.Debug("an answer could not be sent", "subject", m.Subject, "error", err)

@@ -27,18 +27,27 @@ const maxConcurrent = 256
 // runs in its own goroutine, at most 256 of them, that Stop waits for; ctx
 // ends when Stop's does.
 func Endpoint[Q, R any](s *Service, name, subject string, h func(ctx context.Context, q Q) (R, error)) error {
-	return endpoint(s, name, subject, QueueGroup, h)
+	_, err := endpoint(s, name, subject, QueueGroup, h)
+	return err
 }
 
 // EveryInstance is Endpoint without sharing: each instance answers.
 func EveryInstance[Q, R any](s *Service, name, subject string, h func(ctx context.Context, q Q) (R, error)) error {
+	_, err := endpoint(s, name, subject, "", h)
+	return err
+}
+
+// Serve is EveryInstance for what this instance alone has for a while, such as
+// an open ledger: the endpoint ends by its Drain, at the latest with the
+// service.
+func Serve[Q, R any](s *Service, name, subject string, h func(ctx context.Context, q Q) (R, error)) (*Subscription, error) {
 	return endpoint(s, name, subject, "", h)
 }
 
-func endpoint[Q, R any](s *Service, name, subject, queue string, h func(ctx context.Context, q Q) (R, error)) error {
+func endpoint[Q, R any](s *Service, name, subject, queue string, h func(ctx context.Context, q Q) (R, error)) (*Subscription, error) {
 	e := &Subscription{name: name, subject: subject, queue: queue}
 	free := make(chan struct{}, maxConcurrent)
-	return s.subscribe(e, &s.subs, func(m *nats.Msg) {
+	err := s.subscribe(e, &s.subs, func(m *nats.Msg) {
 		free <- struct{}{}
 		s.requests.Go(func() {
 			defer func() { <-free }()
@@ -54,6 +63,7 @@ func endpoint[Q, R any](s *Service, name, subject, queue string, h func(ctx cont
 			s.respondJSON(m, answer)
 		})
 	})
+	return e, err
 }
 
 func handle[Q, R any](ctx context.Context, body []byte, h func(ctx context.Context, q Q) (R, error)) (r R, err error) {
