@@ -75,6 +75,10 @@ func NewService(nc *nats.Conn, o ServiceOptions) (*Service, error) {
 // Instance is the instance's id.
 func (s *Service) Instance() string { return s.o.Instance }
 
+// Flush returns when NATS has taken every subscription made so far: from then
+// on no request finds nobody there.
+func (s *Service) Flush(ctx context.Context) error { return s.nc.FlushWithContext(ctx) }
+
 // Stop stops taking requests, answers those that have arrived, and waits for
 // them, at most until ctx ends; their own context ends then. The connection
 // stays open. A further call waits for the first.
