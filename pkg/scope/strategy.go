@@ -84,7 +84,7 @@ func (n Name) Check() error {
 	if err != nil {
 		return err
 	}
-	if n.Kind != KindTopic && !(n.Dead && n.DelayMs != 0) && n.DelayMs >= 0 {
+	if beside := n.Dead != (n.DelayMs > 0); beside && n.Kind != KindTopic {
 		only.Dead, only.DelayMs = n.Dead, n.DelayMs
 	}
 	if n != only {
