@@ -10,7 +10,8 @@ type DeadListRequest struct {
 }
 
 // DeadPage answers DeadListRequest. Payloads and headers are left out: show
-// has them.
+// has them. Letters may be fewer than Limit, so that a page stays below 1 MiB:
+// the next one begins at Offset + len(Letters).
 type DeadPage struct {
 	Letters []DeadLetter `json:"letters"`
 	Total   int64        `json:"total"`

@@ -75,6 +75,9 @@ const (
 	// SubjectHandover is followed by <ledger>: a batch of handovers to the
 	// owner of that ledger, in the ledger's own encoding.
 	SubjectHandover = Prefix + "handover."
+	// SubjectDeadLedger is followed by <ledger>.<verb>: what one dlq instance
+	// asks of the owner of a dlq ledger, in documents of that service alone.
+	SubjectDeadLedger = Prefix + "dlq.ledger."
 	// SubjectEvent is followed by <service>.<what>. Events are hints; state is
 	// read.
 	SubjectEvent = Prefix + "event."
