@@ -1,15 +1,19 @@
 package protocol
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Code is what an error is known by on the wire; docs/errors.md has the cure
 // for each.
 type Code string
 
+// The codes.
 const (
 	CodeInvalidArgs        Code = "INVALID_ARGS"
 	CodeInvalidName        Code = "INVALID_NAME"
@@ -43,14 +47,8 @@ var status = map[Code]int{
 	CodeUnavailable: 503, CodeUnsupported: 501, CodeInternal: 500,
 }
 
-// Codes lists every code, for documentation and tests.
-func Codes() []Code {
-	codes := make([]Code, 0, len(status))
-	for c := range status {
-		codes = append(codes, c)
-	}
-	return codes
-}
+// Codes lists every code in the order of the alphabet.
+func Codes() []Code { return slices.Sorted(maps.Keys(status)) }
 
 // Status is the HTTP-like number of the code; 500 for one that is not known.
 func (c Code) Status() int {
@@ -79,23 +77,24 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// AsError finds the coded error in err's chain; any other error becomes
-// INTERNAL with its text. It is nil for nil.
+// AsError finds the coded error in err's chain; a deadline that passed becomes
+// TIMEOUT and any other error INTERNAL, with its text. It is nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &Error{Code: CodeTimeout, Message: err.Error()}
 	}
 	return &Error{Code: CodeInternal, Message: err.Error()}
 }
 
 // CodeOf is the code of the coded error in err's chain, "" if there is none.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""
@@ -104,9 +103,9 @@ func CodeOf(err error) Code {
 // errorBody is how an error answers a request: our own fields, and JetStream's
 // error object so that a JetStream client library's publish reports it.
 type errorBody struct {
-	Error   jsError `json:"error"`
-	Code    Code    `json:"code"`
-	Message string  `json:"message"`
+	Error   *jsError `json:"error"`
+	Code    Code     `json:"code"`
+	Message string   `json:"message"`
 }
 
 type jsError struct {
@@ -118,7 +117,7 @@ type jsError struct {
 // MarshalErrorBody is the body an endpoint answers an error with.
 func MarshalErrorBody(e *Error) []byte {
 	b, err := json.Marshal(errorBody{
-		Error: jsError{Code: e.Code.Status(), Description: e.Error()},
+		Error: &jsError{Code: e.Code.Status(), Description: e.Error()},
 		Code:  e.Code, Message: e.Message,
 	})
 	if err != nil {
@@ -130,13 +129,9 @@ func MarshalErrorBody(e *Error) []byte {
 // ParseErrorBody reads the error from an answer's body; nil when the body is
 // not an error.
 func ParseErrorBody(body []byte) *Error {
-	var b struct {
-		Error   json.RawMessage `json:"error"`
-		Code    Code            `json:"code"`
-		Message string          `json:"message"`
+	var b errorBody
+	if isJSON := json.Unmarshal(body, &b) == nil; isJSON && b.Error != nil && b.Code != "" {
+		return &Error{Code: b.Code, Message: b.Message}
 	}
-	if json.Unmarshal(body, &b) != nil || len(b.Error) == 0 || b.Code == "" {
-		return nil
-	}
-	return &Error{Code: b.Code, Message: b.Message}
+	return nil
 }

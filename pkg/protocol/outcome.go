@@ -3,23 +3,25 @@ package protocol
 // Outcome says how a delivery ended, in HeaderOutcome.
 type Outcome string
 
+// Outcomes a worker answers.
 const (
-	// Acknowledged: the work is done.
-	Acknowledged Outcome = "acknowledged"
-	// Failed: try again after a delay, dead-letter when the budget is spent.
-	Failed Outcome = "failed"
-	// Rejected: this message can never succeed; dead-letter at once.
-	Rejected Outcome = "rejected"
-	// Cancelled: a worker that shuts down hands the delivery back unspent.
-	Cancelled Outcome = "cancelled"
-	// Pending, Delivered and Expired are no outcomes of finished work: the
-	// delivery is incomplete and the message is delivered again.
+	Acknowledged Outcome = "acknowledged" // the work is done
+	Failed       Outcome = "failed"       // try again after a delay, dead-letter when the budget is spent
+	Rejected     Outcome = "rejected"     // the message can never succeed; dead-letter at once
+	Cancelled    Outcome = "cancelled"    // a worker that shuts down hands the delivery back unspent
+)
+
+// Outcomes that are none of finished work, as any unknown one: the delivery is
+// incomplete and the message is delivered again.
+const (
 	Pending   Outcome = "pending"
 	Delivered Outcome = "delivered"
 	Expired   Outcome = "expired"
+)
 
-	// Timeout and Vanished are never sent by a worker: the router concludes
-	// them and tells the retry service.
+// Outcomes that no worker sends: the router concludes them and tells the retry
+// service.
+const (
 	Timeout  Outcome = "timeout"
 	Vanished Outcome = "vanished"
 )
@@ -29,17 +31,19 @@ const (
 // execute (DecideRequest.Verdicts).
 type Verdict string
 
+// The verdicts.
 const (
-	VerdictSettle     Verdict = "settle"
-	VerdictRetryAt    Verdict = "retry_at"
-	VerdictHold       Verdict = "hold"
-	VerdictDeadLetter Verdict = "dead_letter"
-	VerdictReturn     Verdict = "return"
+	VerdictSettle     Verdict = "settle"      // nothing more is owed
+	VerdictRetryAt    Verdict = "retry_at"    // the retry service keeps the message until it is due
+	VerdictHold       Verdict = "hold"        // the message keeps its place and waits until it is due
+	VerdictDeadLetter Verdict = "dead_letter" // the message is given up
+	VerdictReturn     Verdict = "return"      // deliver again from where it is, unspent, once it is due
 )
 
 // Reason says why a message is a dead letter.
 type Reason string
 
+// The reasons.
 const (
 	ReasonFailed     Reason = "failed"     // every allowed delivery failed
 	ReasonTimeout    Reason = "timeout"    // the last allowed delivery got no answer in time

@@ -143,7 +143,7 @@ type WorkersPage struct {
 }
 
 // SubscriptionsRequest lists subscriptions, optionally of one execution, in
-// order of queue and id, after the subscription id After.
+// order of queue and id, beginning with number Offset, at most Limit.
 type SubscriptionsRequest struct {
 	Execution string `json:"execution,omitempty"`
 	Offset    int    `json:"offset,omitempty"`

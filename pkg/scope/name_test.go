@@ -17,7 +17,7 @@ import (
 var pieces = []string{
 	"a", "B", "0", "_", "-", "x1", "dlq", "DLQ", "retry", "5", "queue", "topic", "iii", "group", "observer", "observer:x",
 	"observer:", "-dlq", ".dlq", ".retry.5", ".retry.", ".queue", "partition-0", "-partition-7", "exchange",
-	".", "..", ":", "::", "@", "/", "//", "*", ">", "#", "$", " ", "\t", "\n", "\x00", "%2F", "ä", "日", "\xff", "‮", "",
+	".", "..", ":", "::", "@", "/", "//", "*", ">", "#", "$", " ", "\t", "\n", "\x00", "%2F", "ä", "日", "\xff", "\u202e", "",
 }
 
 func hostile() *rapid.Generator[string] {
@@ -34,7 +34,7 @@ var (
 	routeRule    = regexp.MustCompile(`\A[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\z`)
 	topicRule    = regexp.MustCompile(`\A[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*\z`)
 	doubleRule   = regexp.MustCompile(`::`)
-	placeRule    = regexp.MustCompile(`(\.dlq|-dlq|\.retry\.[0-9]+)\z`)
+	placeRule    = regexp.MustCompile(`(\.dlq|-dlq|\.retry\.\d+)\z`)
 	observerRule = regexp.MustCompile(`(\A|\.)observer:`)
 )
 

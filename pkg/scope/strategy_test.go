@@ -164,7 +164,9 @@ func TestParseTakesOneSpelling(t *testing.T) {
 	}
 }
 
-func checkParse(t interface{ Fatalf(string, ...any) }, strategy scope.Strategy, text string) {
+func checkParse(t interface {
+	Fatalf(format string, args ...any)
+}, strategy scope.Strategy, text string) {
 	name, err := strategy.Parse(text)
 	if err != nil {
 		if protocol.CodeOf(err) != protocol.CodeInvalidName || name != (scope.Name{}) {
