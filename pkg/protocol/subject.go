@@ -32,6 +32,10 @@ const (
 	SubjectWorker = Prefix + "worker."
 )
 
+// FunctionGroup is the queue group of those who serve a function: each call
+// goes to one of them.
+const FunctionGroup = "fn"
+
 // Verbs a worker answers under SubjectWorker.
 const (
 	// VerbProbe asks only whether the worker's connection is there; the answer

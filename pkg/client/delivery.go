@@ -1,0 +1,164 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// Handler does the work of one delivery. What it returns settles the delivery:
+//
+//   - nil: acknowledged, the message is done;
+//   - Reject(err): rejected, the message is dead-lettered at once;
+//   - any other error, or a panic: failed, the message comes again after a delay
+//     until its tries are used up, then it is dead-lettered with the error's text.
+//
+// ctx is cancelled at the delivery's time limit and when the worker shuts down.
+// A handler that then returns ctx's error hands its message back: at shutdown
+// it costs the message no try.
+type Handler func(ctx context.Context, d *Delivery) error
+
+// Delivery is one attempt at one message.
+type Delivery struct {
+	// ID names the message, the same in every attempt and after redrives.
+	ID         string
+	Execution  string
+	Route      string
+	Attempt    int // 1 at first, and again after a redrive
+	MaxRetries int // attempts that may fail before the dead letter
+	Generation int // how often the message was redriven
+	Data       []byte
+
+	msg       *nats.Msg
+	deadline  time.Time // zero: none
+	limit     time.Duration
+	uncounted atomic.Bool // it no longer counts in the worker's pool
+}
+
+func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg) *Delivery {
+	d := &Delivery{
+		ID:         headerOf(msg, protocol.HeaderMessageID),
+		Execution:  spec.Execution,
+		Route:      spec.Route,
+		Attempt:    max(number(msg, protocol.HeaderAttempt), 1),
+		MaxRetries: number(msg, protocol.HeaderMaxRetries),
+		Generation: number(msg, protocol.HeaderGeneration),
+		Data:       msg.Data,
+		msg:        msg,
+	}
+	if ms := number(msg, protocol.HeaderTimeout); ms > 0 {
+		d.limit = time.Duration(ms) * time.Millisecond
+		d.deadline = time.Now().Add(d.limit)
+	}
+	return d
+}
+
+// Header is the value of one of the publisher's headers, "" if there is none.
+// Names are matched as they were published, case and all.
+func (d *Delivery) Header(name string) string { return headerOf(d.msg, name) }
+
+// Headers are the publisher's headers.
+func (d *Delivery) Headers() map[string]string {
+	headers := make(map[string]string, len(d.msg.Header))
+	for name, values := range d.msg.Header {
+		if len(values) > 0 && !protocol.ReservedHeader(name) {
+			headers[name] = values[0]
+		}
+	}
+	return headers
+}
+
+// key names the delivery: the subject its outcome is published on.
+func (d *Delivery) key() string { return d.msg.Reply }
+
+func (d *Delivery) overdue() bool { return !d.deadline.IsZero() && !time.Now().Before(d.deadline) }
+
+// number is a header's number, 0 if it is absent or none.
+func number(msg *nats.Msg, name string) int {
+	v := headerOf(msg, name)
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Reject says that the message can never succeed: it is dead-lettered at once,
+// with err's text.
+func Reject(err error) error { return &rejection{err} }
+
+type rejection struct{ err error }
+
+func (r *rejection) Error() string {
+	if r.err == nil {
+		return "rejected"
+	}
+	return r.err.Error()
+}
+
+func (r *rejection) Unwrap() error { return r.err }
+
+// errShutdown is why a handler's context is cancelled at shutdown.
+var errShutdown = errors.New("the worker is shutting down")
+
+// errOverdue is why a handler's context is cancelled at its time limit.
+type errOverdue struct{ limit time.Duration }
+
+func (e errOverdue) Error() string {
+	return fmt.Sprintf("the time limit of %v has passed (timeout_ms of the subscription, client.Timeout)", e.limit)
+}
+
+func (errOverdue) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// outcomeOf is what a handler's error says, with the error's text.
+func outcomeOf(ctx context.Context, err error) (protocol.Outcome, string) {
+	var rejected *rejection
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return protocol.Acknowledged, ""
+	case errors.As(err, &rejected):
+		return protocol.Rejected, errorText(err.Error())
+	case errors.Is(cause, errShutdown) && (errors.Is(err, context.Canceled) || errors.Is(err, errShutdown)):
+		return protocol.Cancelled, errorText(err.Error())
+	case errors.Is(cause, context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded):
+		return protocol.Failed, errorText(err.Error() + ": " + cause.Error())
+	default:
+		return protocol.Failed, errorText(err.Error())
+	}
+}
+
+// errorText cuts a text to what the mesh keeps, at a rune, and makes it valid.
+func errorText(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= protocol.MaxErrorText {
+		return s
+	}
+	cut := protocol.MaxErrorText
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut]
+}
+
+// guarded calls f; a panic becomes an error with its stack.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// gate lets goroutines wait until it is open.
+type gate struct {
+	isOpen atomic.Bool // to look without waiting
+
+	mu     sync.Mutex
+	opened chan struct{} // closed while the gate is open
+}
+
+func newGate() *gate { return &gate{opened: make(chan struct{})} }
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.isOpen.Swap(true) {
+		close(g.opened)
+	}
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isOpen.Swap(false) {
+		g.opened = make(chan struct{})
+	}
+}
+
+// wait is false when ctx ends first.
+func (g *gate) wait(ctx context.Context) bool {
+	g.mu.Lock()
+	opened := g.opened
+	g.mu.Unlock()
+	select {
+	case <-opened:
+		return true
+	case <-ctx.Done():
+		return g.isOpen.Load()
+	}
+}

@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// Destination is where a message goes.
+type Destination struct {
+	subject string
+	err     error
+}
+
+// Queue is a route of an execution. A name the mesh does not allow is refused
+// with INVALID_NAME when something is published to it.
+func Queue(execution, route string) Destination {
+	route, err := scope.Route(execution, route)
+	if err != nil {
+		return Destination{err: err}
+	}
+	return Destination{subject: protocol.PublishQueueSubject(execution, route)}
+}
+
+// Message is what is published.
+type Message struct {
+	To   Destination
+	Data []byte
+	// Headers are delivered as they are. Names beginning Nats- or Waybill-, and
+	// those a broker would obey, are refused with RESERVED_HEADER.
+	Headers map[string]string
+	// DedupID makes a second publish with the same id to the same queue, within
+	// two minutes, have no effect: its receipt is the first one's.
+	DedupID string
+}
+
+// PublishOption adds to a message.
+type PublishOption func(m *Message)
+
+// Header adds a header.
+func Header(name, value string) PublishOption {
+	return func(m *Message) {
+		if m.Headers == nil {
+			m.Headers = make(map[string]string)
+		}
+		m.Headers[name] = value
+	}
+}
+
+// DedupID sets Message.DedupID.
+func DedupID(id string) PublishOption {
+	return func(m *Message) { m.DedupID = id }
+}
+
+// encode checks the message and forms what goes on the wire. A trace of ctx
+// goes along, unless the message has one of its own.
+func (m *Message) encode(ctx context.Context) (*nats.Msg, error) {
+	if m.To.err != nil {
+		return nil, m.To.err
+	}
+	if m.To.subject == "" {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "the message has no destination: set To, for example client.Queue(execution, route)")
+	}
+	msg := &nats.Msg{Subject: m.To.subject, Data: m.Data}
+	if len(m.Headers) > 0 {
+		msg.Header = make(nats.Header, len(m.Headers)+2)
+		for name, value := range m.Headers {
+			if strings.Trim(value, " \t") != value {
+				return nil, protocol.Errorf(protocol.CodeInvalidArgs, "the value of header %q begins or ends with white space, which NATS drops: encode it", name)
+			}
+			msg.Header[name] = []string{value}
+		}
+		if err := protocol.CheckHeaders(msg.Header); err != nil {
+			return nil, err
+		}
+	}
+	if m.DedupID != "" {
+		if len(m.DedupID) > protocol.MaxDedupID {
+			return nil, protocol.Errorf(protocol.CodeLimitExceeded, "the dedup id has %d bytes, more than %d: send a hash of it", len(m.DedupID), protocol.MaxDedupID)
+		}
+		setHeader(msg, protocol.HeaderDedup, m.DedupID)
+	}
+	injectTrace(ctx, msg)
+	return msg, nil
+}
+
+func setHeader(msg *nats.Msg, name, value string) {
+	if msg.Header == nil {
+		msg.Header = make(nats.Header, 2)
+	}
+	msg.Header[name] = []string{value}
+}
+
+// headerOf is the header's value, "" if there is none. Names are matched as
+// they are written: NATS headers keep their case.
+func headerOf(msg *nats.Msg, name string) string {
+	if v := msg.Header[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}

@@ -1,0 +1,462 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+const (
+	// courtesy bounds what a shutdown tells the registry, which finds out by
+	// itself when it is not there.
+	courtesy       = 2 * time.Second
+	firstHelloWait = 250 * time.Millisecond
+	mostHelloWait  = 10 * time.Second
+)
+
+// sdk names this library in the registry.
+const sdk = "go"
+
+// presence is this client as a worker of the mesh: what it declares to the
+// registry, its keepalive, and what it answers to routers. It begins with the
+// first Work or Handle.
+type presence struct {
+	c      *Client
+	id     string
+	memory *memory
+
+	// talking holds a token while a Hello is under way: the registry sees one
+	// declaration after another.
+	talking chan struct{}
+
+	mu        sync.Mutex
+	started   bool
+	closed    bool
+	revision  uint64
+	refs      int
+	workers   []*Worker
+	functions []*Function
+	interval  time.Duration
+	warned    map[string]bool
+	inbox     string // keepalives are answered here
+
+	renew  chan struct{} // say Hello again
+	stop   context.CancelFunc
+	ending sync.WaitGroup
+}
+
+func newPresence(c *Client) *presence {
+	return &presence{
+		c: c, id: rand.Text()[:22], memory: newMemory(),
+		talking:  make(chan struct{}, 1),
+		interval: protocol.KeepaliveInterval,
+		warned:   make(map[string]bool),
+		renew:    make(chan struct{}, 1),
+	}
+}
+
+func (p *presence) nextRef() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refs++
+	return strconv.Itoa(p.refs)
+}
+
+// addWorker declares one more worker; if that fails it is as if it had not
+// been.
+func (p *presence) addWorker(ctx context.Context, w *Worker) error {
+	return p.change(ctx, func() { p.workers = append(p.workers, w) }, func() {
+		p.workers = slices.DeleteFunc(p.workers, func(o *Worker) bool { return o == w })
+	})
+}
+
+func (p *presence) addFunction(ctx context.Context, f *Function) error {
+	return p.change(ctx, func() { p.functions = append(p.functions, f) }, func() {
+		p.functions = slices.DeleteFunc(p.functions, func(o *Function) bool { return o == f })
+	})
+}
+
+// change makes a change and declares it, or undoes it.
+func (p *presence) change(ctx context.Context, do, undo func()) error {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	if err := p.talk(ctx); err != nil {
+		return err
+	}
+	defer p.hush()
+	if err := p.start(); err != nil {
+		return err
+	}
+	p.locked(do)
+	err := p.hello(ctx)
+	if err != nil {
+		p.locked(undo)
+		p.again() // the registry may have it all the same
+	}
+	return err
+}
+
+func (p *presence) locked(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+// talk waits for the turn to say Hello.
+func (p *presence) talk(ctx context.Context) error {
+	select {
+	case p.talking <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx, "another registration of this client is not answered yet")
+	}
+}
+
+func (p *presence) hush() { <-p.talking }
+
+// removeWorker takes back what addWorker declared; the registry notices by
+// itself if it cannot be told.
+func (p *presence) removeWorker(ctx context.Context, w *Worker) {
+	p.remove(ctx, func() { p.workers = slices.DeleteFunc(p.workers, func(o *Worker) bool { return o == w }) })
+}
+
+func (p *presence) removeFunction(ctx context.Context, f *Function) {
+	p.remove(ctx, func() { p.functions = slices.DeleteFunc(p.functions, func(o *Function) bool { return o == f }) })
+}
+
+func (p *presence) remove(ctx context.Context, remove func()) {
+	before := p.size()
+	p.locked(remove)
+	if p.size() != before {
+		p.declare(ctx)
+	}
+}
+
+func (p *presence) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.workers) + len(p.functions)
+}
+
+// declare tells the registry what is, for a moment; if that fails it is told
+// again later.
+func (p *presence) declare(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, courtesy)
+	defer cancel()
+	if p.talk(ctx) != nil {
+		p.again()
+		return
+	}
+	defer p.hush()
+	if p.isClosed() || !p.c.link.isOpen.Load() || p.hello(ctx) != nil {
+		p.again()
+	}
+}
+
+func (p *presence) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// start begins the keepalive and answers routers.
+func (p *presence) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed()
+	}
+	if p.started {
+		return nil
+	}
+	p.inbox = p.c.nc.NewInbox()
+	for subject, handler := range map[string]nats.MsgHandler{
+		p.inbox: p.keepaliveAnswered,
+		protocol.WorkerSubject(p.id, protocol.VerbProbe):  func(m *nats.Msg) { p.respond(m, nil) },
+		protocol.WorkerSubject(p.id, protocol.VerbClaims): p.answerClaims,
+	} {
+		if _, err := p.c.nc.Subscribe(subject, handler); err != nil {
+			return sendError(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	p.ending.Go(func() { p.loop(ctx) })
+	p.started = true
+	return nil
+}
+
+// again asks for another Hello: the registry does not know this worker, or the
+// connection is a new one.
+func (p *presence) again() {
+	select {
+	case p.renew <- struct{}{}:
+	default:
+	}
+}
+
+func (p *presence) loop(ctx context.Context) {
+	for {
+		beat := time.NewTimer(p.beatInterval())
+		select {
+		case <-ctx.Done():
+		case <-beat.C:
+			p.beat(ctx)
+		case <-p.renew:
+			p.resume(ctx)
+		}
+		beat.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (p *presence) beatInterval() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.interval
+}
+
+// beat says that this worker is there. The outcomes that went before it on the
+// connection are then known to have reached the server.
+func (p *presence) beat(ctx context.Context) {
+	p.mu.Lock()
+	body, err := json.Marshal(protocol.Keepalive{Revision: p.revision, InFlight: p.memory.inFlight()})
+	p.mu.Unlock()
+	if err != nil || !p.c.link.isOpen.Load() {
+		return
+	}
+	mark := p.memory.mark()
+	if p.c.nc.PublishRequest(protocol.SubjectKeepalive+p.id, p.inbox, body) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, courtesy)
+	defer cancel()
+	if p.c.nc.FlushWithContext(ctx) == nil {
+		p.memory.confirm(mark)
+	}
+}
+
+func (p *presence) keepaliveAnswered(msg *nats.Msg) {
+	var answer protocol.KeepaliveReply
+	if headerOf(msg, protocol.HeaderStatus) == "" && json.Unmarshal(msg.Data, &answer) == nil && !answer.Known {
+		p.again()
+	}
+}
+
+// resume makes the mesh know this worker again: first what its handlers ended
+// with meanwhile, then what it wants.
+func (p *presence) resume(ctx context.Context) {
+	for _, e := range p.memory.unconfirmed() {
+		p.tell(&e)
+	}
+	wait := firstHelloWait
+	for ctx.Err() == nil {
+		err := p.helloAgain(ctx)
+		if err == nil {
+			return
+		}
+		p.c.log.Warn("the registry did not take the registration; trying again", "error", err, "wait", wait)
+		waitFor(ctx, nil, wait)
+		wait = min(2*wait, mostHelloWait)
+	}
+}
+
+func (p *presence) helloAgain(ctx context.Context) error {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	if err := p.talk(ctx); err != nil {
+		return err
+	}
+	defer p.hush()
+	return p.hello(ctx)
+}
+
+// hello declares all that this worker wants, and applies the answer. The caller
+// has the turn to talk.
+func (p *presence) hello(ctx context.Context) error {
+	workers, hello := p.declaration()
+	body, err := json.Marshal(hello)
+	if err != nil {
+		return protocol.AsError(err)
+	}
+	answer, err := p.c.request(ctx, &nats.Msg{Subject: protocol.SubjectHello, Data: body})
+	if err != nil {
+		return err
+	}
+	var registered protocol.Registered
+	if err := json.Unmarshal(answer.Data, &registered); err != nil {
+		return protocol.Errorf(protocol.CodeInternal, "the registry's answer is not understood: %v", err)
+	}
+	return p.apply(ctx, workers, &registered)
+}
+
+func (p *presence) declaration() (map[string]*Worker, *protocol.Hello) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.revision++
+	hello := &protocol.Hello{
+		WorkerID: p.id, Name: p.c.name, SDK: sdk, Revision: p.revision,
+		Outcomes: []protocol.Outcome{protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled},
+	}
+	workers := make(map[string]*Worker, len(p.workers))
+	for _, w := range p.workers {
+		workers[w.ref] = w
+		hello.Subscriptions = append(hello.Subscriptions, w.current())
+	}
+	for _, f := range p.functions {
+		hello.Functions = append(hello.Functions, f.spec)
+	}
+	return workers, hello
+}
+
+func (p *presence) apply(ctx context.Context, workers map[string]*Worker, r *protocol.Registered) error {
+	for i := range r.Subscriptions {
+		if w := workers[r.Subscriptions[i].Ref]; w != nil {
+			if err := w.attach(&r.Subscriptions[i]); err != nil {
+				return err
+			}
+		}
+	}
+	p.warn(r.Warnings)
+	if r.KeepaliveMs > 0 {
+		p.locked(func() { p.interval = time.Duration(r.KeepaliveMs) * time.Millisecond })
+	}
+	// A router that sent a delivery before the subscription was there looks
+	// again when it hears a keepalive; the beat's flush is the subscription's.
+	p.beat(ctx)
+	for _, w := range workers {
+		w.ready.open()
+	}
+	return nil
+}
+
+func (p *presence) warn(warnings []string) {
+	for _, text := range warnings {
+		if !p.warned[text] {
+			p.warned[text] = true
+			p.c.log.Warn("the registry warns", "warning", text)
+		}
+	}
+}
+
+// lost says that the mesh may not know this worker any more.
+func (p *presence) lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.workers {
+		w.ready.shut()
+	}
+}
+
+// settle notes how a delivery ended and tells the mesh; a delivery that has
+// ended already stays as it was.
+func (p *presence) settle(key string, outcome protocol.Outcome, text string) {
+	if p.memory.finish(key, outcome, text) {
+		p.tell(&ending{key: key, outcome: outcome, text: text})
+	}
+}
+
+// tell publishes an outcome. One that cannot be sent is remembered, and sent
+// when the connection is back.
+func (p *presence) tell(e *ending) {
+	if e.outcome == protocol.Acknowledged {
+		_ = p.c.nc.Publish(e.key, nil)
+		return
+	}
+	_ = p.c.nc.PublishMsg(&nats.Msg{
+		Subject: e.key, Data: []byte(e.text),
+		Header: nats.Header{protocol.HeaderOutcome: []string{string(e.outcome)}},
+	})
+}
+
+func (p *presence) answerClaims(msg *nats.Msg) {
+	var q protocol.ClaimsRequest
+	if err := json.Unmarshal(msg.Data, &q); err != nil {
+		p.c.log.Warn("ignored a request that is not understood", "subject", msg.Subject, "error", err)
+		return
+	}
+	p.memory.newer(q.Lane, q.Epoch)
+	claims, err := json.Marshal(p.memory.claims(q.Lane, int(p.c.nc.MaxPayload()/2)))
+	if err != nil {
+		p.c.log.Error("could not answer what this worker holds", "error", err)
+		return
+	}
+	p.respond(msg, claims)
+}
+
+func (p *presence) respond(msg *nats.Msg, data []byte) {
+	if err := msg.Respond(data); err != nil {
+		p.c.log.Debug("could not answer", "subject", msg.Subject, "error", err)
+	}
+}
+
+// close drains all workers and functions at once, says Bye and ends.
+func (p *presence) close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	started, workers, functions := p.started, slices.Clone(p.workers), slices.Clone(p.functions)
+	p.mu.Unlock()
+	if !started {
+		return nil
+	}
+	for _, w := range workers {
+		w.draining.Store(true)
+	}
+	p.announceDrain(ctx)
+	err := drainAll(ctx, workers, functions)
+	p.bye(ctx)
+	p.stop()
+	p.ending.Wait()
+	return err
+}
+
+func (p *presence) announceDrain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, courtesy)
+	defer cancel()
+	if p.c.link.isOpen.Load() && p.talk(ctx) == nil {
+		defer p.hush()
+		if err := p.hello(ctx); err != nil {
+			p.c.log.Debug("could not announce the shutdown", "error", err)
+		}
+	}
+}
+
+func drainAll(ctx context.Context, workers []*Worker, functions []*Function) error {
+	var drains sync.WaitGroup
+	errs := make([]error, len(workers)+len(functions))
+	for i, w := range workers {
+		drains.Go(func() { errs[i] = w.drain(ctx) })
+	}
+	for i, f := range functions {
+		drains.Go(func() { errs[len(workers)+i] = f.drain(ctx) })
+	}
+	drains.Wait()
+	return errors.Join(errs...)
+}
+
+// bye ends the registration after all outcomes are with the server.
+func (p *presence) bye(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), courtesy)
+	defer cancel()
+	if !p.c.link.isOpen.Load() || p.c.nc.FlushWithContext(ctx) != nil {
+		return
+	}
+	body, err := json.Marshal(protocol.Bye{WorkerID: p.id})
+	if err != nil {
+		return
+	}
+	if _, err := p.c.request(ctx, &nats.Msg{Subject: protocol.SubjectBye, Data: body}); err != nil {
+		p.c.log.Debug("could not say goodbye to the registry", "error", err)
+	}
+}

@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// senderWindow is how many publishes of Publish and PublishMany may be
+// unanswered at once.
+const senderWindow = 16384
+
+// Receipt answers a publish: the message is committed.
+type Receipt = protocol.PublishAck
+
+// Result is what became of one message of PublishMany.
+type Result struct {
+	Receipt *Receipt // nil with an error
+	Err     error
+}
+
+// Publish publishes one message and returns when it is committed. Its errors
+// are coded. UNAVAILABLE says whether anything was sent; after TIMEOUT, or a
+// connection lost before the answer, the message may be stored, and publishing
+// it again is safe with the same DedupID.
+func (c *Client) Publish(ctx context.Context, to Destination, data []byte, opts ...PublishOption) (*Receipt, error) {
+	m := Message{To: to, Data: data}
+	for _, opt := range opts {
+		opt(&m)
+	}
+	f, err := c.sender.Publish(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return f.Wait(ctx)
+}
+
+// PublishMany publishes messages without waiting for each in turn, and returns
+// what became of each, in their order, when all are answered. Messages to one
+// queue keep their order. The error is that of the first message that failed;
+// the others are published all the same.
+func (c *Client) PublishMany(ctx context.Context, messages []Message) ([]Result, error) {
+	futures := make([]*Future, len(messages))
+	results := make([]Result, len(messages))
+	var down error // nothing can be sent: do not wait for it with each message
+	for i, m := range messages {
+		if results[i].Err = down; down == nil {
+			futures[i], results[i].Err = c.sender.Publish(ctx, m)
+			down = unsendable(ctx, results[i].Err)
+		}
+	}
+	var first error
+	for i, f := range futures {
+		if f != nil {
+			results[i].Receipt, results[i].Err = f.Wait(ctx)
+		}
+		if first == nil {
+			first = results[i].Err
+		}
+	}
+	return results, first
+}
+
+// unsendable is err if the next message would meet the same.
+func unsendable(ctx context.Context, err error) error {
+	if ctx.Err() != nil || protocol.CodeOf(err) == protocol.CodeUnavailable {
+		return err
+	}
+	return nil
+}
+
+// parseReceipt reads a publish's answer.
+func parseReceipt(msg *nats.Msg) (*Receipt, error) {
+	if headerOf(msg, protocol.HeaderStatus) != "" {
+		return nil, protocol.Errorf(protocol.CodeUnavailable, "nobody takes publishes here: nothing was stored; see with `waybill stats` which services run, start them with `waybill up`")
+	}
+	var answer struct {
+		Receipt
+		Error   json.RawMessage `json:"error"`
+		Code    protocol.Code   `json:"code"`
+		Message string          `json:"message"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return nil, protocol.Errorf(protocol.CodeInternal, "the answer to a publish is not understood: %v", err)
+	}
+	if len(answer.Error) == 0 {
+		return &answer.Receipt, nil
+	}
+	if e := protocol.ParseErrorBody(msg.Data); e != nil {
+		return nil, e
+	}
+	return nil, protocol.Errorf(protocol.CodeInternal, "the publish was refused: %s", answer.Error)
+}
+
+// contextError is ctx's end, as the error of something whose outcome is not
+// known.
+func contextError(ctx context.Context, what string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return protocol.Errorf(protocol.CodeTimeout, "%s", what)
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,248 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// Worker handles the deliveries of one route of an execution.
+type Worker struct {
+	c       *Client
+	ref     string
+	spec    protocol.SubscriptionSpec
+	handler Handler
+	pool    *pool[*Delivery]
+	ready   *gate
+
+	// ctx is that of all handlers; cancelled at shutdown.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	draining atomic.Bool
+	drained  sync.Once
+	drainErr error
+
+	mu  sync.Mutex
+	id  string             // the subscription's, from the registry
+	sub *nats.Subscription // of the subject the registry gave
+}
+
+// Work asks for the deliveries of a route of an execution and returns once the
+// mesh has registered it. Errors are coded: INVALID_NAME or INVALID_ARGS for
+// what can never work, UNAVAILABLE and TIMEOUT when the registry is not there.
+//
+// Any number of workers, in any number of programs, may share a route: each
+// message goes to one of them.
+func (c *Client) Work(ctx context.Context, execution, route string, h Handler, opts ...WorkOption) (*Worker, error) {
+	spec, err := workSpec(execution, route, h, opts)
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{c: c, ref: c.presence.nextRef(), spec: spec, handler: h, ready: newGate()}
+	w.spec.Ref = w.ref
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	w.pool = newPool(*spec.Concurrency, w.run)
+	if err := c.presence.addWorker(ctx, w); err != nil {
+		w.draining.Store(true)
+		return nil, errors.Join(err, w.drain(ctx))
+	}
+	return w, nil
+}
+
+func workSpec(execution, route string, h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
+	none := protocol.SubscriptionSpec{}
+	if h == nil {
+		return none, protocol.Errorf(protocol.CodeInvalidArgs, "the handler is nil")
+	}
+	route, err := scope.Route(execution, route)
+	if err != nil {
+		return none, err
+	}
+	o := workOptions{concurrency: protocol.DefaultConcurrency}
+	for _, opt := range opts {
+		if err := opt.work(&o); err != nil {
+			return none, err
+		}
+	}
+	return protocol.SubscriptionSpec{
+		Execution: execution, Route: route, Name: o.name,
+		Concurrency: &o.concurrency, MaxRetries: o.maxRetries,
+		BackoffMs: o.backoff.Milliseconds(), TimeoutMs: o.timeout.Milliseconds(),
+	}, nil
+}
+
+// ID is the subscription's id, as `waybill subscription ls` shows it.
+func (w *Worker) ID() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.id
+}
+
+// Ready returns when the mesh knows this worker: at once after Work, and again
+// after a lost connection is back.
+func (w *Worker) Ready(ctx context.Context) error {
+	if w.ready.wait(ctx) {
+		return nil
+	}
+	return contextError(ctx, "the mesh has not registered the worker in time")
+}
+
+// attach subscribes to the subject the registry gave.
+func (w *Worker) attach(r *protocol.RegisteredSubscription) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.id = r.ID
+	if w.sub != nil && w.sub.Subject == r.Deliver {
+		return nil
+	}
+	sub, err := w.c.nc.Subscribe(r.Deliver, w.receive)
+	if err != nil {
+		return sendError(err)
+	}
+	// Bounded by the concurrency, which the router keeps.
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		return sendError(err)
+	}
+	former := w.sub
+	w.sub = sub
+	if former != nil {
+		return sendError(former.Drain())
+	}
+	return nil
+}
+
+// receive takes a delivery from the connection and never waits.
+func (w *Worker) receive(msg *nats.Msg) {
+	memory := w.c.presence.memory
+	lane, _, ok := protocol.SplitOutcome(msg.Reply)
+	if !ok {
+		w.c.log.Warn("ignored a delivery without an outcome subject", "subject", msg.Subject)
+		return
+	}
+	if epoch, err := strconv.ParseUint(headerOf(msg, protocol.HeaderEpoch), 10, 64); err == nil && !memory.newer(lane, epoch) {
+		w.c.log.Debug("ignored a delivery of a former owner", "lane", lane, "epoch", epoch)
+		return
+	}
+	switch state, how := memory.begin(msg.Reply, w); {
+	case state == seenFinished:
+		w.c.presence.tell(&how)
+	case state == seenRunning: // its handler's outcome will do
+	case w.draining.Load() || !w.pool.submit(newDelivery(&w.spec, msg)):
+		w.c.presence.settle(msg.Reply, protocol.Cancelled, errShutdown.Error())
+	}
+}
+
+// run handles a delivery on a goroutine of the pool.
+func (w *Worker) run(d *Delivery) {
+	defer w.uncount(d, false)
+	if d.overdue() {
+		w.c.presence.memory.drop(d.key()) // the router has counted the timeout
+		return
+	}
+	ctx, cancel := w.contextOf(d)
+	defer cancel()
+	defer w.watch(d)()
+	outcome, text := protocol.Failed, "the handler ended its goroutine (runtime.Goexit)"
+	defer func() { w.c.presence.settle(d.key(), outcome, text) }()
+	err := guarded(func() error { return w.handler(ctx, d) })
+	outcome, text = outcomeOf(ctx, err)
+	if outcome != protocol.Acknowledged {
+		w.c.log.Debug("a delivery was not acknowledged", "message_id", d.ID, "attempt", d.Attempt, "outcome", outcome)
+	}
+}
+
+func (w *Worker) contextOf(d *Delivery) (context.Context, context.CancelFunc) {
+	ctx := extractTrace(w.ctx, d.msg)
+	if d.deadline.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, d.deadline, errOverdue{d.limit})
+}
+
+// watch warns when a handler has used most of its time, and no longer counts
+// it when all is used. Call what it returns when the handler is done.
+func (w *Worker) watch(d *Delivery) (done func()) {
+	if d.deadline.IsZero() {
+		return func() {}
+	}
+	left := time.Until(d.deadline)
+	t := time.AfterFunc(left-d.limit/5, func() {
+		w.c.log.Warn("a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
+			"execution", d.Execution, "route", d.Route, "message_id", d.ID, "attempt", d.Attempt, "limit", d.limit)
+		time.AfterFunc(time.Until(d.deadline), func() { w.uncount(d, true) })
+	})
+	return func() { t.Stop() }
+}
+
+func (w *Worker) uncount(d *Delivery, overdue bool) {
+	if d.uncounted.CompareAndSwap(false, true) {
+		w.pool.uncount(overdue)
+	}
+}
+
+// Stop hands the route back: no more deliveries are taken, handlers finish
+// within the client's drain window (or until ctx ends, if that is sooner), then
+// their contexts are cancelled and what they hold is handed back unspent. The
+// error says what could not be finished. Stopping again returns the same.
+func (w *Worker) Stop(ctx context.Context) error {
+	if !w.draining.Swap(true) {
+		w.c.presence.declare(ctx)
+	}
+	err := w.drain(ctx)
+	w.c.presence.removeWorker(ctx, w)
+	return err
+}
+
+// drain ends the handlers and the subscription. The mesh was told before.
+func (w *Worker) drain(ctx context.Context) error {
+	w.drained.Do(func() {
+		for _, d := range w.pool.takeBack() {
+			w.c.presence.settle(d.key(), protocol.Cancelled, errShutdown.Error())
+		}
+		w.pool.close()
+		w.drainErr = w.finish(ctx)
+		w.mu.Lock()
+		sub := w.sub
+		w.mu.Unlock()
+		if sub != nil {
+			drainSubscription(ctx, sub)
+		}
+	})
+	return w.drainErr
+}
+
+// finish lets handlers end within the window, then cancels them, then hands
+// back what those hold that do not heed it.
+func (w *Worker) finish(ctx context.Context) error {
+	window, grace := drainTimes(ctx, w.c.window)
+	defer w.cancel(errShutdown)
+	if waitFor(ctx, w.pool.ended, window) {
+		return nil
+	}
+	w.cancel(errShutdown)
+	if waitFor(ctx, w.pool.ended, grace) {
+		return nil
+	}
+	held := w.c.presence.memory.held(w)
+	for _, key := range held {
+		w.c.presence.settle(key, protocol.Cancelled, errShutdown.Error())
+	}
+	return protocol.Errorf(protocol.CodeTimeout, "%d handlers of %s run on although their context is cancelled; their messages were handed back",
+		len(held), scope.ScopedName(w.spec.Execution, w.spec.Route))
+}
+
+// current is the worker's specification as it is to be declared.
+func (w *Worker) current() protocol.SubscriptionSpec {
+	spec := w.spec
+	spec.Draining = w.draining.Load()
+	return spec
+}
