@@ -41,10 +41,10 @@ type Client struct {
 	closeErr   error
 }
 
-// Connect connects to the mesh's NATS at url, for example
+// Connect connects to the mesh's NATS at address, for example
 // nats://127.0.0.1:4222. It fails with UNAVAILABLE if that cannot be reached
 // before ctx ends, 5 s at most, and with INVALID_ARGS for a bad option.
-func Connect(ctx context.Context, url string, opts ...Option) (*Client, error) {
+func Connect(ctx context.Context, address string, opts ...Option) (*Client, error) {
 	o := options{name: defaultName(), logger: slog.Default(), window: DefaultDrainWindow}
 	for _, opt := range opts {
 		if err := opt.connect(&o); err != nil {
@@ -59,8 +59,8 @@ func Connect(ctx context.Context, url string, opts ...Option) (*Client, error) {
 	}
 	c.presence = newPresence(c)
 	var err error
-	if c.nc, err = nats.Connect(url, c.natsOptions(ctx, &o)...); err != nil {
-		return nil, protocol.Errorf(protocol.CodeUnavailable, "no mesh answers at %s (%v): start one with `waybill up`, or give the address of another", redact(url), err)
+	if c.nc, err = nats.Connect(address, c.natsOptions(ctx, &o)...); err != nil {
+		return nil, protocol.Errorf(protocol.CodeUnavailable, "no mesh answers at %s (%v): start one with `waybill up`, or give the address of another", redact(address), err)
 	}
 	c.link.open()
 	if c.sender, err = c.NewPublisher(Window(senderWindow)); err != nil {
@@ -153,7 +153,7 @@ func (c *Client) closePublishers(ctx context.Context) error {
 		publishers = append(publishers, p)
 	}
 	c.mu.Unlock()
-	var errs []error
+	errs := make([]error, 0, len(publishers))
 	for _, p := range publishers {
 		errs = append(errs, p.Close(ctx))
 	}

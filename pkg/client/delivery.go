@@ -111,25 +111,29 @@ func (r *rejection) Error() string {
 
 func (r *rejection) Unwrap() error { return r.err }
 
+func isRejection(err error) bool {
+	_, ok := errors.AsType[*rejection](err)
+	return ok
+}
+
 // errShutdown is why a handler's context is cancelled at shutdown.
 var errShutdown = errors.New("the worker is shutting down")
 
-// errOverdue is why a handler's context is cancelled at its time limit.
-type errOverdue struct{ limit time.Duration }
+// overdueError is why a handler's context is cancelled at its time limit.
+type overdueError struct{ limit time.Duration }
 
-func (e errOverdue) Error() string {
+func (e overdueError) Error() string {
 	return fmt.Sprintf("the time limit of %v has passed (timeout_ms of the subscription, client.Timeout)", e.limit)
 }
 
-func (errOverdue) Is(target error) bool { return target == context.DeadlineExceeded }
+func (overdueError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // outcomeOf is what a handler's error says, with the error's text.
 func outcomeOf(ctx context.Context, err error) (protocol.Outcome, string) {
-	var rejected *rejection
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return protocol.Acknowledged, ""
-	case errors.As(err, &rejected):
+	case isRejection(err):
 		return protocol.Rejected, errorText(err.Error())
 	case errors.Is(cause, errShutdown) && (errors.Is(err, context.Canceled) || errors.Is(err, errShutdown)):
 		return protocol.Cancelled, errorText(err.Error())

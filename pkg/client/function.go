@@ -129,8 +129,7 @@ func (f *Function) respond(msg *nats.Msg, output []byte, err error) {
 }
 
 func functionError(err error) *protocol.Error {
-	var coded *protocol.Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*protocol.Error](err); ok {
 		return coded
 	}
 	return protocol.Errorf(protocol.CodeFunctionFailed, "%s", errorText(err.Error()))

@@ -148,10 +148,3 @@ func (p *pool[J]) close() {
 	p.awake.Broadcast()
 	p.endIfEmpty()
 }
-
-// running is how many jobs run, those overdue included only while they count.
-func (p *pool[J]) running() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.busy
-}

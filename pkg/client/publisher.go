@@ -99,7 +99,10 @@ func (c *Client) NewPublisher(opts ...PublisherOption) (*Publisher, error) {
 	for i := range p.calls {
 		p.places <- i
 	}
-	return p, p.start()
+	if err := p.start(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (p *Publisher) start() error {

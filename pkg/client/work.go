@@ -165,7 +165,7 @@ func (w *Worker) contextOf(d *Delivery) (context.Context, context.CancelFunc) {
 	if d.deadline.IsZero() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadlineCause(ctx, d.deadline, errOverdue{d.limit})
+	return context.WithDeadlineCause(ctx, d.deadline, overdueError{d.limit})
 }
 
 // watch warns when a handler has used most of its time, and no longer counts
