@@ -1,0 +1,260 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// DefaultLease is how long an instance may be silent before others take its
+// ledgers.
+const DefaultLease = 5 * time.Second
+
+// LeaseBucket is the KV bucket with a record per service of who keeps which
+// ledger.
+const LeaseBucket = "WAYBILL_LEASES"
+
+// Handle is an open ledger as its keeper sees it; a *Running is one.
+type Handle interface {
+	// Stop closes it and waits.
+	Stop(ctx context.Context) error
+	// Done is closed when it has closed, by Stop or by itself.
+	Done() <-chan struct{}
+	// Err is why it closed by itself.
+	Err() error
+}
+
+// KeeperOptions of NewKeeper.
+type KeeperOptions struct {
+	Conn    *nats.Conn
+	Service string // router, retry or dlq
+	// Ledgers is the number made at the service's first start on this NATS;
+	// afterwards the stream says. Default 16.
+	Ledgers int
+	// Instance is the owner of the leases: one subject token. One that is
+	// started again under the same name has its ledgers back at once; two that
+	// run at a time under one name take them from each other.
+	Instance string
+	// Replicas of the stream and of the lease bucket; default 1.
+	Replicas int
+	// Open opens a ledger. It is called in a goroutine per ledger, and again
+	// when the ledger closes by itself.
+	Open func(ctx context.Context, name string) (Handle, error)
+	// Lease is how long an instance may be silent before the others take its
+	// ledgers; default DefaultLease. It is the same for all instances.
+	Lease time.Duration
+	// AcceptLoss is the operator's word to go on with a stream that ends before
+	// what is known to have been committed. Default false: Start returns a
+	// *DamageError.
+	AcceptLoss bool
+	Logger     *slog.Logger // default none
+}
+
+func (o KeeperOptions) beat() time.Duration { return o.Lease / 5 }
+
+// Keeper keeps this instance's share of a service's ledgers open. Leases only
+// decide who tries: that a ledger has one writer is the log's own doing.
+type Keeper struct {
+	o      KeeperOptions
+	stream jetstream.Stream
+	kv     jetstream.KeyValue
+	all    []string // the service's ledgers
+
+	cancel  context.CancelFunc
+	stopped chan struct{} // the beating goroutine has ended
+	wake    chan struct{} // a released ledger has closed
+	stop    sync.Once
+	stopErr error
+
+	seen view // used by the beating goroutine, and by Start before it
+
+	mu      sync.Mutex
+	slots   map[string]*slot
+	leaving map[string]*slot // released, until the record says so
+	orphans []string         // ledgers without a living owner, as Ready says it
+	beaten  time.Time        // when the last renewal that succeeded began
+}
+
+// NewKeeper makes a keeper, which does nothing until Start.
+func NewKeeper(o KeeperOptions) *Keeper {
+	o.Ledgers = cmp.Or(o.Ledgers, 16)
+	o.Replicas = cmp.Or(o.Replicas, 1)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Logger = o.Logger.With("service", o.Service)
+	return &Keeper{
+		o: o, stopped: make(chan struct{}), wake: make(chan struct{}, 1),
+		seen: view{}, slots: map[string]*slot{}, leaving: map[string]*slot{},
+	}
+}
+
+// Start makes the stream and the lease bucket if they are not there, takes
+// this instance's share of the ledgers and returns when each is open, or with
+// the first *DamageError; nothing is kept open then. It is called once.
+func (k *Keeper) Start(ctx context.Context) error {
+	if err := k.prepare(ctx); err != nil {
+		return err
+	}
+	if err := k.renew(ctx); err != nil {
+		return errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
+	}
+	beating, cancel := context.WithCancel(context.Background())
+	k.cancel = cancel
+	go k.run(beating)
+	if err := k.awaitOpen(ctx); err != nil {
+		return errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+func (k *Keeper) prepare(ctx context.Context) error {
+	js, err := jetstream.New(k.o.Conn)
+	if err != nil {
+		return err
+	}
+	if k.stream, err = openStream(ctx, js, k.o); err != nil {
+		return err
+	}
+	n, err := countOf(k.stream)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		k.all = append(k.all, Name(k.o.Service, i))
+	}
+	k.kv, err = openBucket(ctx, js, k.o.Replicas)
+	return err
+}
+
+// openBucket makes the bucket as it is if it is there already.
+func openBucket(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
+	kv, err := js.KeyValue(ctx, LeaseBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: LeaseBucket, Description: "Waybill: who keeps which ledger", History: 1, Replicas: replicas,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the bucket %s: %w", LeaseBucket, err)
+	}
+	return kv, nil
+}
+
+// awaitOpen waits until each ledger that is ours now has been open.
+func (k *Keeper) awaitOpen(ctx context.Context) error {
+	k.mu.Lock()
+	slots := slices.Collect(maps.Values(k.slots))
+	k.mu.Unlock()
+	for _, s := range slots {
+		select {
+		case <-s.first:
+		case <-ctx.Done():
+			_, why := k.Ready()
+			return protocol.Errorf(protocol.CodeUnavailable, "the ledgers could not be opened in time: %v", why)
+		}
+		if _, err := s.status(); isDamage(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// run renews the leases once a beat, and at once when a ledger can be freed.
+func (k *Keeper) run(ctx context.Context) {
+	defer close(k.stopped)
+	tick := time.NewTicker(k.o.beat())
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.wake:
+		case <-tick.C:
+		}
+		bounded, cancel := context.WithTimeout(ctx, k.o.Lease)
+		if err := k.renew(bounded); err != nil && ctx.Err() == nil {
+			k.o.Logger.Warn("leases could not be renewed", "error", err)
+		}
+		cancel()
+	}
+}
+
+// Stop closes every ledger, within ctx, and frees it for others. A further call
+// waits for the first. It may be called without a Start.
+func (k *Keeper) Stop(ctx context.Context) error {
+	k.stop.Do(func() { k.stopErr = k.shutdown(ctx) })
+	return k.stopErr
+}
+
+func (k *Keeper) shutdown(ctx context.Context) error {
+	if k.cancel != nil {
+		k.cancel()
+		<-k.stopped
+	}
+	k.mu.Lock()
+	for name, s := range k.slots {
+		s.release(ctx)
+		k.leaving[name] = s
+	}
+	clear(k.slots)
+	leaving := slices.Collect(maps.Values(k.leaving))
+	k.mu.Unlock()
+	for _, s := range leaving {
+		<-s.done
+	}
+	if k.kv == nil {
+		return nil
+	}
+	return k.rewrite(ctx, func(t *leases) { t.leave(k.o.Instance) })
+}
+
+// Owned are the ledgers this instance has the lease of, sorted.
+func (k *Keeper) Owned() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.slots))
+}
+
+// Total is the number of the service's ledgers; 0 before Start.
+func (k *Keeper) Total() int { return len(k.all) }
+
+// Current says whether the leases are certain to be still ours: they were
+// renewed less than Lease ago, by the monotonic clock. An owner looks before
+// it does what the log's fence cannot prevent, such as a delivery.
+func (k *Keeper) Current() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Since(k.beaten) < k.o.Lease
+}
+
+// Ready says whether every ledger of the service has an owner that is known to
+// live, and each of this instance's is open; if not, why.
+func (k *Keeper) Ready() (ok bool, why []string) {
+	if !k.Current() {
+		why = append(why, fmt.Sprintf("the leases of the %s ledgers are not renewed: is NATS there, with JetStream?", k.o.Service))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(k.slots)) {
+		switch open, err := k.slots[name].status(); {
+		case open:
+		case err != nil:
+			why = append(why, fmt.Sprintf("%s is not open: %v", name, err))
+		default:
+			why = append(why, name+" is being opened")
+		}
+	}
+	return len(why)+len(k.orphans) == 0, append(why, k.orphans...)
+}

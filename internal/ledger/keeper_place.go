@@ -1,0 +1,117 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// Where ledgers lie: the stream of a service, the ledgers on it, and which of
+// them is a queue's. All of it is fixed when the stream is made, and said in
+// its metadata.
+
+const (
+	metaLedgers = "waybill.ledgers"
+	metaHash    = "waybill.hash"
+	hashXXH64   = "xxh64"
+)
+
+// Of is the number, from 0 to n-1, of the queue's ledger among n. It never
+// changes: a queue would lose its messages.
+func Of(queue string, n int) int {
+	return int(xxhash.Sum64String(queue) % uint64(n)) //nolint:gosec // n is positive, and the remainder below it
+}
+
+// Name is the i-th ledger of a service, such as router-03.
+func Name(service string, i int) string { return fmt.Sprintf("%s-%02d", service, i) }
+
+// StreamOf is the stream with a service's ledgers, such as WAYBILL_ROUTER.
+func StreamOf(service string) string { return "WAYBILL_" + strings.ToUpper(service) }
+
+// Count is the number of ledgers a service has. It fails with NOT_FOUND before
+// the service's first start.
+func Count(ctx context.Context, js jetstream.JetStream, service string) (int, error) {
+	stream, err := js.Stream(ctx, StreamOf(service))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, protocol.Errorf(protocol.CodeNotFound, "there is no stream %s: the %s service has never been started on this NATS", StreamOf(service), service)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the stream %s: %w", StreamOf(service), err)
+	}
+	return countOf(stream)
+}
+
+func countOf(stream jetstream.Stream) (int, error) {
+	cfg := stream.CachedInfo().Config
+	n, err := strconv.Atoi(cfg.Metadata[metaLedgers])
+	if err != nil || n < 1 {
+		return 0, protocol.Errorf(protocol.CodeConflict, "the stream %s is not Waybill's: its metadata %s is %q, no number of ledgers", cfg.Name, metaLedgers, cfg.Metadata[metaLedgers])
+	}
+	if hash := cfg.Metadata[metaHash]; hash != hashXXH64 {
+		return 0, protocol.Errorf(protocol.CodeUnsupported, "the stream %s spreads its queues by %q, which this version does not know: run the version that made it", cfg.Name, hash)
+	}
+	return n, nil
+}
+
+// openStream returns the service's stream, which is made if it is not there.
+func openStream(ctx context.Context, js jetstream.JetStream, o KeeperOptions) (jetstream.Stream, error) {
+	name := StreamOf(o.Service)
+	stream, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		stream, err = js.CreateStream(ctx, streamConfig(o))
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another instance was first
+			stream, err = js.Stream(ctx, name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the stream %s: %w", name, err)
+	}
+	n, err := countOf(stream)
+	if err != nil {
+		return nil, err
+	}
+	warnOfWishes(o, stream.CachedInfo().Config, n)
+	return stream, nil
+}
+
+func warnOfWishes(o KeeperOptions, cfg jetstream.StreamConfig, n int) {
+	if o.Ledgers != n {
+		o.Logger.Warn("the number of ledgers is fixed at the first start: what is asked for now has no effect",
+			slog.String("stream", cfg.Name), slog.Int("ledgers", n), slog.Int("asked", o.Ledgers))
+	}
+	if o.Replicas != cfg.Replicas {
+		o.Logger.Warn("the stream has another number of replicas than asked for; change it with the nats tool",
+			slog.String("stream", cfg.Name), slog.Int("replicas", cfg.Replicas), slog.Int("asked", o.Replicas))
+	}
+}
+
+// streamConfig has no limit that could act: it would refuse commits or drop
+// live records. Nothing is removed except by purging behind the floor.
+func streamConfig(o KeeperOptions) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        StreamOf(o.Service),
+		Description: "Waybill: the log of the " + o.Service + " service's ledgers",
+		Subjects:    []string{"wb.log." + o.Service + ".*"},
+		Retention:   jetstream.LimitsPolicy,
+		Storage:     jetstream.FileStorage,
+		Discard:     jetstream.DiscardNew,
+		MaxMsgs:     -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Replicas:    o.Replicas,
+		Compression: jetstream.NoCompression,
+		AllowDirect: true,
+		DenyDelete:  true,
+		Duplicates:  minDuplicates, // frames have no id
+		Metadata:    map[string]string{metaLedgers: strconv.Itoa(o.Ledgers), metaHash: hashXXH64},
+	}
+}
+
+// minDuplicates is the least window the server takes.
+const minDuplicates = 100 * time.Millisecond
