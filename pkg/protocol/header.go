@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"strings"
+	"unicode"
 )
 
 // Headers of the mesh. All others belong to the publisher and pass unchanged.
@@ -97,8 +98,8 @@ func CheckHeaders(headers map[string][]string) error {
 		if ReservedHeader(name) {
 			return Errorf(CodeReservedHeader, "header %q is reserved: rename it (names beginning Nats- or Waybill-, and those a broker obeys, may not be published)", name)
 		}
-		if name == "" || strings.ContainsAny(name, "\r\n\x00: \t") || strings.TrimSpace(name) != name {
-			return Errorf(CodeInvalidArgs, "header name %q is malformed: no CR, LF, NUL, colon or white space", name)
+		if name == "" || strings.ContainsFunc(name, malformed) {
+			return Errorf(CodeInvalidArgs, "header name %q is malformed: it has no colon, white space or control character", name)
 		}
 		if len(values) != 1 {
 			return Errorf(CodeInvalidArgs, "header %q has %d values: send one", name, len(values))
@@ -114,3 +115,5 @@ func CheckHeaders(headers map[string][]string) error {
 	}
 	return nil
 }
+
+func malformed(r rune) bool { return r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) }
