@@ -1,0 +1,51 @@
+package books
+
+import (
+	"context"
+	"errors"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/mesh"
+)
+
+// served is an open ledger with endpoints of its own.
+type served[O Owner[O]] struct {
+	*Book[O]
+	endpoints []*mesh.Subscription
+}
+
+// serve adds a ledger's endpoints, if the service has any. They end with the
+// ledger, also when it closes itself: its next owner has them then, and a
+// question must not be answered by both.
+func (h *Host[O]) serve(ctx context.Context, book *Book[O]) (ledger.Handle, error) {
+	if h.o.Serve == nil {
+		return book, nil
+	}
+	endpoints, err := h.o.Serve(book)
+	s := &served[O]{Book: book, endpoints: endpoints}
+	if err != nil {
+		return nil, errors.Join(err, s.Stop(ctx))
+	}
+	h.served.Go(func() {
+		<-book.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), giveUpAfter)
+		defer cancel()
+		if err := s.drain(ctx); err != nil {
+			h.o.Logger.Warn("the endpoints of a closed ledger did not end in time", "ledger", book.Name(), "error", err)
+		}
+	})
+	return s, nil
+}
+
+// Stop answers what has arrived, then closes the ledger.
+func (s *served[O]) Stop(ctx context.Context) error {
+	return errors.Join(s.drain(ctx), s.Book.Stop(ctx))
+}
+
+func (s *served[O]) drain(ctx context.Context) error {
+	var errs []error
+	for _, e := range s.endpoints {
+		errs = append(errs, e.Drain(ctx))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,156 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/waybill-mq/waybill/internal/books"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+const (
+	// readAtOnce bounds the bodies of one read, in bytes; they pass through
+	// memory although a list does not show them.
+	readAtOnce = 4 << 20
+	// pageBytes bounds the letters of one answer, well under 1 MiB.
+	pageBytes = 768 << 10
+)
+
+// reader is told what was read for a letter; m is nil if it is gone.
+type reader func(l *letter, m *ledger.Message, meta ledger.Meta, err error)
+
+// Loaded gives a letter to all who wait for it.
+func (d *drawer) Loaded(e *ledger.Entry, m *ledger.Message, meta ledger.Meta, err error) {
+	r := d.reading[e.Key]
+	delete(d.reading, e.Key)
+	for _, got := range r.readers {
+		got(r.letter, m, meta, err)
+	}
+}
+
+// reading is a letter that is being read from the log, and who waits for it.
+type reading struct {
+	letter  *letter
+	readers []reader
+}
+
+func (d *drawer) load(l *letter, got reader) {
+	r, under := d.reading[l.entry.Key]
+	d.reading[l.entry.Key] = reading{letter: l, readers: append(r.readers, got)}
+	if !under {
+		d.ledger.Load(l.entry)
+	}
+}
+
+// read reads the first of the keys, as many as fit into readAtOnce, and answers
+// one letter each, nil for one that is gone.
+func (d *drawer) read(keys []ledger.Key, answer func([]*protocol.DeadLetter)) {
+	found := d.atOnce(keys)
+	letters := make([]*protocol.DeadLetter, len(found))
+	left := 1 // this call: some may be read before it ends
+	done := func() {
+		if left--; left == 0 {
+			answer(letters)
+		}
+	}
+	for i, l := range found {
+		if l == nil {
+			continue
+		}
+		left++
+		d.load(l, func(l *letter, m *ledger.Message, meta ledger.Meta, err error) {
+			letters[i] = listed(l, m, meta, err)
+			done()
+		})
+	}
+	done()
+}
+
+// atOnce are the letters of the first keys that fit into readAtOnce, at least
+// one; nil stands for one that is gone.
+func (d *drawer) atOnce(keys []ledger.Key) []*letter {
+	var found []*letter
+	size := 0
+	for _, key := range keys {
+		l := d.letterAt(key)
+		if l != nil {
+			size += int(l.entry.Size)
+		}
+		if size > readAtOnce && len(found) > 0 {
+			break
+		}
+		found = append(found, l)
+	}
+	return found
+}
+
+// listed is a letter as a list shows it. One that cannot be read is shown with
+// the reason: it must not hide the others.
+func listed(l *letter, m *ledger.Message, meta ledger.Meta, err error) *protocol.DeadLetter {
+	if m == nil && err == nil {
+		return nil
+	}
+	if err != nil {
+		m = &ledger.Message{}
+		meta.Error = "this letter cannot be read from the log: " + err.Error()
+	}
+	return describe(l, m, meta)
+}
+
+func describe(l *letter, m *ledger.Message, meta ledger.Meta) *protocol.DeadLetter {
+	letter := &protocol.DeadLetter{
+		MessageID:    l.id.String(),
+		Queue:        meta.Queue,
+		Source:       meta.Source,
+		Reason:       meta.Reason,
+		Error:        meta.Error,
+		Attempts:     meta.Attempt,
+		Generation:   meta.Generation,
+		PublishedAt:  instant(m.PublishedAt),
+		FirstFailure: instant(meta.FirstFailure),
+		LastFailure:  instant(meta.LastFailure),
+		SizeBytes:    len(m.Body),
+	}
+	// A queue that belongs to no execution has neither.
+	letter.Execution, letter.Route, _ = scope.ParseScoped(meta.Queue)
+	return letter
+}
+
+func instant(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+// readPage reads letters until the keys or pageBytes end.
+func readPage(ctx context.Context, book *books.Book[*drawer], q readRequest) (readReply, error) {
+	reply := readReply{Letters: []*protocol.DeadLetter{}}
+	room, keys := pageBytes, q.Keys
+	for len(keys) > 0 {
+		letters, err := books.Await(ctx, book, func(d *drawer, answer func([]*protocol.DeadLetter)) { d.read(keys, answer) })
+		if err != nil {
+			return reply, err
+		}
+		keys = keys[len(letters):]
+		for _, letter := range letters {
+			if room -= sizeOf(letter); room < 0 && len(reply.Letters) > 0 {
+				return reply, nil
+			}
+			reply.Letters = append(reply.Letters, letter)
+		}
+	}
+	return reply, nil
+}
+
+// sizeOf is what a letter takes in an answer.
+func sizeOf(letter *protocol.DeadLetter) int {
+	body, err := json.Marshal(letter)
+	if err != nil {
+		return pageBytes
+	}
+	return len(body) + 1
+}

@@ -1,0 +1,80 @@
+// Package retry is the service that says what becomes of deliveries that were
+// not acknowledged, and holds every message that waits for its next attempt
+// until it is due.
+package retry
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/waybill-mq/waybill/internal/books"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+const serviceName = "retry"
+
+// Options of New.
+type Options struct {
+	Mesh mesh.ConnectOptions
+	// Instance tells this instance from the others: one subject token. One
+	// that starts again under the same name has its ledgers back at once.
+	// Default a random one.
+	Instance string
+	Version  string
+	Logger   *slog.Logger // default none
+	// Ledgers is the number of ledgers of waiting messages, made at the
+	// service's first start on this NATS; default 4. Later starts find it
+	// there.
+	Ledgers int
+	// Replicas of the log; default 1.
+	Replicas int
+	// Bodies bounds the bodies kept in memory, in bytes; default 64 MiB.
+	Bodies int64
+	// AcceptLoss opens damaged ledgers without what cannot be read. Default
+	// false: Start fails, naming the damage.
+	AcceptLoss bool
+}
+
+// Service is one instance of the retry service.
+type Service struct {
+	host *books.Host[*shelf]
+}
+
+// New makes a service, which does nothing until Start. It is INVALID_NAME for
+// an Instance that is no subject token, INVALID_ARGS for numbers below 0.
+func New(o Options) (*Service, error) {
+	s := &Service{}
+	host, err := books.NewHost(books.HostOptions[*shelf]{
+		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
+		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss,
+		NewOwner: func() *shelf { return newShelf(&s.host.Lanes) },
+		Queues:   protocol.SubjectWaitingQueues,
+		Fill:     func(info *protocol.QueueInfo, idle int64) { info.Waiting = idle },
+		Gauge:    "waiting",
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.host = host
+	return s, nil
+}
+
+// Start connects, opens this instance's share of the ledgers and serves. It
+// fails with UNAVAILABLE if NATS cannot be reached before ctx ends, and with a
+// *ledger.DamageError if what is stored cannot be read. It is called once.
+func (s *Service) Start(ctx context.Context) error {
+	return s.host.Start(ctx, func() error {
+		return mesh.Endpoint(s.host.Mesh, "decide", protocol.SubjectDecide, decide)
+	})
+}
+
+// Stop answers what has arrived, commits, and frees the ledgers for other
+// instances, at most until ctx ends. A further call waits for the first.
+func (s *Service) Stop(ctx context.Context) error { return s.host.Stop(ctx) }
+
+// Done is closed when the service has stopped.
+func (s *Service) Done() <-chan struct{} { return s.host.Done() }
+
+// Err is how it stopped; it may be called after Done.
+func (s *Service) Err() error { return s.host.Err() }
