@@ -54,6 +54,7 @@ const (
 	SubjectWorkers      = Prefix + "registry.workers"       // WorkersRequest → WorkersPage
 	SubjectSubscription = Prefix + "registry.subscriptions" // SubscriptionsRequest → SubscriptionsPage
 	SubjectFunctions    = Prefix + "registry.functions"     // FunctionsRequest → FunctionsPage
+	SubjectPolicy       = Prefix + "registry.policy"        // PolicyRequest → Policy
 
 	SubjectQueues = Prefix + "router.queues" // every router: QueuesRequest → QueuesPage of its lanes
 

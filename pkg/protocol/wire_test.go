@@ -36,6 +36,7 @@ var documents = []any{
 	protocol.DecideReply{}, protocol.DecideRequest{}, protocol.Decision{}, protocol.Empty{}, protocol.Error{},
 	protocol.FinishedWork{}, protocol.FunctionInfo{}, protocol.FunctionSpec{}, protocol.FunctionsPage{}, protocol.FunctionsRequest{},
 	protocol.Hello{}, protocol.Keepalive{}, protocol.KeepaliveReply{}, protocol.Load{}, protocol.PublishAck{},
+	protocol.Policy{}, protocol.PolicyRequest{},
 	protocol.QueueInfo{}, protocol.QueuesPage{}, protocol.QueuesRequest{}, protocol.Ready{}, protocol.Registered{},
 	protocol.RegisteredSubscription{}, protocol.Stats{}, protocol.Subscription{}, protocol.SubscriptionInfo{},
 	protocol.SubscriptionSpec{}, protocol.SubscriptionsPage{}, protocol.SubscriptionsRequest{}, protocol.Worker{},

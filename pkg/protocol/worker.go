@@ -121,6 +121,8 @@ type Subscription struct {
 	BackoffMs   int64  `json:"backoff_ms"`
 	TimeoutMs   int64  `json:"timeout_ms"`
 	Draining    bool   `json:"draining,omitempty"`
+	// Since is when it was registered, or its policy last changed.
+	Since time.Time `json:"since"`
 }
 
 // WorkerChanged is the event of a worker's registration, change or end; Worker
@@ -159,8 +161,20 @@ type SubscriptionsPage struct {
 // SubscriptionInfo is a Subscription for people.
 type SubscriptionInfo struct {
 	Subscription
-	WorkerName string    `json:"worker_name"`
-	Since      time.Time `json:"since"`
+	WorkerName string `json:"worker_name"`
+}
+
+// PolicyRequest asks for the policy of a queue.
+type PolicyRequest struct {
+	Queue string `json:"queue"` // /queue/<execution>/<route>
+}
+
+// Policy is what the newest subscription of a queue asked for, kept when its
+// worker is gone; the defaults for a queue that never had one.
+type Policy struct {
+	MaxRetries int   `json:"max_retries"`
+	BackoffMs  int64 `json:"backoff_ms"`
+	TimeoutMs  int64 `json:"timeout_ms"`
 }
 
 // FunctionsRequest lists functions, optionally of one namespace.
