@@ -39,8 +39,8 @@ const (
 	// HeaderStatus is set by the NATS server alone (503: no responders).
 	HeaderStatus = "Status"
 
-	// HeaderCorrelation is the publisher's own and passes through; the mesh
-	// never depends on it.
+	// HeaderCorrelation is for publishers to use as they like: nothing in the
+	// mesh reads it.
 	HeaderCorrelation = "x-correlation-id"
 
 	HeaderTraceparent = "traceparent"

@@ -22,8 +22,8 @@ const (
 	// subscribes to the subjects the registry gave it (Registered.Deliver).
 	SubjectDeliver = Prefix + "deliver."
 	// SubjectOutcome is followed by <lane>.<token>. It is the reply subject of
-	// a delivery and belongs to the mesh, not to one router, so an outcome
-	// survives the router the delivery came from.
+	// a delivery. Whoever owns the lane when the answer comes takes it, even if
+	// another router sent the delivery.
 	SubjectOutcome = Prefix + "outcome."
 	// SubjectKeepalive is followed by <worker id>; a Keepalive every
 	// KeepaliveInterval, to the registry and every router.

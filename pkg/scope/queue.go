@@ -60,9 +60,10 @@ func ParseScoped(name string) (execution, route string, err error) {
 	return execution, route, nil
 }
 
-// SubscriptionName is how people see an execution's subscription: its name,
-// a colon and the first 8 characters of the execution id. Ids that are ordered
-// by time share those for a minute: what must be unique uses the whole id.
+// SubscriptionName is what people read: web-scraper in an execution that
+// begins with 019ce6d0 is web-scraper:019ce6d0, and a shorter execution id
+// stands whole. It is no identity, since ids made in the same minute may begin
+// alike.
 func SubscriptionName(name, execution string) string {
 	return name + ":" + execution[:min(8, len(execution))]
 }
