@@ -24,10 +24,13 @@ const (
 	hashXXH64   = "xxh64"
 )
 
-// Of is the number, from 0 to n-1, of the queue's ledger among n. It never
-// changes: a queue would lose its messages.
+// Of is the number, from 0 to n-1, of the queue's ledger among n. The queues
+// of a topic's subscribers (<topic>::…) lie in the ledger of the topic, so that
+// a message for all of them is one record. It never changes: a queue would
+// lose its messages.
 func Of(queue string, n int) int {
-	return int(xxhash.Sum64String(queue) % uint64(n)) //nolint:gosec // n is positive, and the remainder below it
+	home, _, _ := strings.Cut(strings.TrimPrefix(queue, "/topic/"), "::")
+	return int(xxhash.Sum64String(home) % uint64(n)) //nolint:gosec // n is positive, and the remainder below it
 }
 
 // Name is the i-th ledger of a service, such as router-03.
