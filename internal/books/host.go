@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -67,9 +68,15 @@ type Host[O Owner[O]] struct {
 	keeper *ledger.Keeper
 	stop   mesh.Lifecycle
 	served sync.WaitGroup // goroutines of open ledgers
-	end    sync.Once
-	done   chan struct{}
-	err    error
+
+	mu       sync.Mutex
+	begun    chan struct{} // closed when Start has returned; nil before Start
+	cancel   context.CancelFunc
+	stopping bool
+
+	end  sync.Once
+	done chan struct{}
+	err  error
 }
 
 // NewHost makes a host, which does nothing until Start. It is INVALID_NAME or
@@ -95,13 +102,25 @@ func NewHost[O Owner[O]](o HostOptions[O]) (*Host[O], error) {
 
 // Start connects, takes this instance's share of the ledgers, opens them, and
 // answers for them; endpoints adds the service's own answers. It is called
-// once, and leaves nothing behind if it fails.
+// once, and leaves nothing behind if it fails or a Stop ends it: CONFLICT then.
 func (h *Host[O]) Start(ctx context.Context, endpoints func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begun := make(chan struct{})
+	h.mu.Lock()
+	if h.begun != nil || h.stopping {
+		h.mu.Unlock()
+		return protocol.Errorf(protocol.CodeConflict, "the %s service was started or stopped before: make a new one", h.o.Service)
+	}
+	h.begun, h.cancel = begun, cancel
+	h.mu.Unlock()
+
 	err := h.start(ctx, endpoints)
+	close(begun)
 	if err == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpAfter)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), giveUpAfter)
 	defer cancel()
 	return errors.Join(err, h.Stop(ctx))
 }
@@ -128,7 +147,10 @@ func (h *Host[O]) start(ctx context.Context, endpoints func() error) (err error)
 	h.stop.Add("ledgers", h.closeLedgers)
 	h.background(js)
 	h.stop.Add("endpoints", h.Mesh.Stop)
-	if err := mesh.EveryInstance(h.Mesh, "ready", protocol.SubjectReady, h.ready); err != nil {
+	err = mesh.EveryInstance(h.Mesh, "ready", protocol.SubjectReady, func(context.Context, protocol.Empty) (protocol.Ready, error) {
+		return h.ready(), nil
+	})
+	if err != nil {
 		return err
 	}
 	if err := h.keeper.Start(ctx); err != nil {
@@ -141,8 +163,23 @@ func (h *Host[O]) start(ctx context.Context, endpoints func() error) (err error)
 }
 
 // Stop answers what has arrived, commits what is staged, frees the ledgers for
-// others and disconnects, at most until ctx ends.
+// others and disconnects, at most until ctx ends. It ends a Start under way. A
+// further call waits for the first.
 func (h *Host[O]) Stop(ctx context.Context) error {
+	h.mu.Lock()
+	h.stopping = true
+	begun := h.begun
+	if h.cancel != nil {
+		h.cancel()
+	}
+	h.mu.Unlock()
+	if begun != nil {
+		select {
+		case <-begun:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	err := h.stop.Stop(ctx)
 	h.end.Do(func() {
 		h.err = err
@@ -238,14 +275,14 @@ func (h *Host[O]) answer() error {
 	)
 }
 
-func (h *Host[O]) ready(context.Context, protocol.Empty) (protocol.Ready, error) {
+func (h *Host[O]) ready() protocol.Ready {
 	open, waiting := h.keeper.Ready()
 	if !h.Lanes.Known() {
 		waiting = append(waiting, "no router has started on this NATS yet, so there is nowhere to send messages to")
 	}
 	return protocol.Ready{
 		Service: h.o.Service, Instance: h.o.Instance, Ready: open && h.Lanes.Known(), Waiting: waiting,
-	}, nil
+	}
 }
 
 func (h *Host[O]) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, error) {

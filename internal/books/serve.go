@@ -43,7 +43,7 @@ func (s *served[O]) Stop(ctx context.Context) error {
 }
 
 func (s *served[O]) drain(ctx context.Context) error {
-	var errs []error
+	errs := make([]error, 0, len(s.endpoints))
 	for _, e := range s.endpoints {
 		errs = append(errs, e.Drain(ctx))
 	}

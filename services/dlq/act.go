@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"golang.org/x/sync/errgroup"
 )
 
 // stepSize is the number of letters decided at once: enough for large commits,

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"pgregory.net/rapid"
 )
 
 func TestOrderAgainstASortedRow(t *testing.T) {

@@ -52,7 +52,8 @@ func (d *drawer) read(keys []ledger.Key, answer func([]*protocol.DeadLetter)) {
 	letters := make([]*protocol.DeadLetter, len(found))
 	left := 1 // this call: some may be read before it ends
 	done := func() {
-		if left--; left == 0 {
+		left--
+		if left == 0 {
 			answer(letters)
 		}
 	}

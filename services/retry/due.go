@@ -24,11 +24,11 @@ func (d *dueOrder) fill(entries []*ledger.Entry) {
 }
 
 // first is the message that is due first, nil if none waits.
-func (d dueOrder) first() *ledger.Entry {
-	if len(d) == 0 {
+func (d *dueOrder) first() *ledger.Entry {
+	if len(*d) == 0 {
 		return nil
 	}
-	return d[0]
+	return (*d)[0]
 }
 
 func (d *dueOrder) add(e *ledger.Entry) {

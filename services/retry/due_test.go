@@ -4,8 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"pgregory.net/rapid"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
 )
 
 func TestDueOrderGivesTheFirstDue(t *testing.T) {

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/retry/policy"
-	"pgregory.net/rapid"
 )
 
 var frozen = []protocol.Verdict{
