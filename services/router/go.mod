@@ -3,8 +3,24 @@ module github.com/waybill-mq/waybill/services/router
 go 1.26.0
 
 require (
+	github.com/alecthomas/kong v1.17.0
+	github.com/dchest/siphash v1.2.3
+	github.com/google/uuid v1.6.0
+	github.com/nats-io/nats.go v1.55.0
+	github.com/nats-io/nuid v1.0.1
 	github.com/waybill-mq/waybill/internal v0.0.0
 	github.com/waybill-mq/waybill/pkg v0.0.0
+	go.uber.org/goleak v1.3.0
+	pgregory.net/rapid v1.3.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/nats-io/nkeys v0.4.17 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace github.com/waybill-mq/waybill/pkg => ../../pkg

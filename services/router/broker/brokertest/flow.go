@@ -1,0 +1,259 @@
+package brokertest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nats-io/nuid"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// freshFlow: as many failing messages as the consumer takes at once do not
+// hold up the others.
+func (s *suite) freshFlow() {
+	spec := s.on("r")
+	spec.Concurrency, spec.BackoffMs, spec.MaxRetries = concurrency(4), 60_000, 5
+	w := s.worker(spec)
+	for range 8 {
+		s.publish("r", []byte("fails"))
+	}
+	w.each(func(d delivery) protocol.Outcome {
+		if string(d.Data) == "fails" {
+			return protocol.Failed
+		}
+		return protocol.Acknowledged
+	})
+	for range 100 {
+		s.publish("r", []byte("fresh"))
+	}
+	q := s.await("r", "fresh messages to be handled", func(q protocol.QueueInfo) bool {
+		return q.Counters[protocol.CountAcknowledged] == 100 && q.Waiting == 8
+	})
+	equal(s, "dead", q.Dead, 0)
+}
+
+// isolation: executions with awkward ids never see each other's messages, on
+// any path.
+func (s *suite) isolation() {
+	base := "i" + nuid.Next()
+	ids := []string{base, base + "-", base + "_1", base[:len(base)-1], strings.ToUpper(base), "0" + base, pad(base)}
+	var crossed atomic.Int64
+	for _, execution := range ids {
+		spec := s.on("tasks")
+		spec.Execution, spec.MaxRetries = execution, 2
+		s.worker(spec).each(func(d delivery) protocol.Outcome {
+			owner, wish, _ := strings.Cut(string(d.Data), "|")
+			if owner != execution {
+				crossed.Add(1)
+			}
+			if wish == "retry" && d.attempt() > 1 {
+				return protocol.Acknowledged
+			}
+			if wish == "redrive" && d.Header.Get(protocol.HeaderGeneration) != "" {
+				return protocol.Acknowledged
+			}
+			return map[string]protocol.Outcome{"ok": protocol.Acknowledged, "reject": protocol.Rejected}[wish]
+		})
+	}
+	const rounds = 25
+	for range rounds {
+		for _, execution := range ids {
+			for _, wish := range []string{"ok", "retry", "reject"} {
+				s.publishTo(execution, "tasks", []byte(execution+"|"+wish))
+			}
+		}
+	}
+	for _, execution := range ids {
+		s.eventually("the execution to end", func() bool {
+			q := s.queue(execution, "tasks")
+			return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == rounds
+		})
+		for _, letter := range s.letters(execution, "tasks") {
+			if !strings.HasPrefix(string(letter.Payload), execution+"|") {
+				s.Errorf("%s has a dead letter of another: %q", execution, letter.Payload)
+			}
+		}
+		q := s.queue(execution, "tasks")
+		equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 2*rounds)
+	}
+	equal(s, "messages that crossed", crossed.Load(), 0)
+}
+
+func pad(id string) string { return (id + sixtyFour)[:64] }
+
+// concurrency: never more at once than the consumers ask for, also after one
+// of them changes its mind.
+func (s *suite) concurrency() {
+	var running, most atomic.Int64
+	release := make(chan struct{})
+	spec := s.on("r")
+	spec.Concurrency = concurrency(3)
+	w := s.worker(spec)
+	var handlers sync.WaitGroup
+	handlers.Go(func() {
+		for {
+			select {
+			case d := <-w.deliveries:
+				n := running.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				handlers.Go(func() {
+					<-release
+					running.Add(-1)
+					d.end(protocol.Acknowledged)
+				})
+			case <-w.stopped:
+				return
+			}
+		}
+	})
+	for range 40 {
+		s.publish("r", []byte("x"))
+	}
+	s.eventually("three handlers", func() bool { return running.Load() == 3 })
+	s.stays("three at once", func() bool { return running.Load() == 3 })
+	spec.Concurrency = concurrency(5)
+	w.hello(spec)
+	s.eventually("five handlers", func() bool { return running.Load() == 5 })
+	s.stays("five at once", func() bool { return running.Load() == 5 })
+	close(release)
+	s.awaitEmpty("r", 0)
+	if most.Load() > 5 {
+		s.Errorf("%d ran at once, want at most 5", most.Load())
+	}
+	w.stop()
+	handlers.Wait()
+}
+
+// paused: a consumer that takes none leaves the messages where they are.
+func (s *suite) paused() {
+	spec := s.on("r")
+	spec.Concurrency = concurrency(0)
+	w := s.worker(spec)
+	s.await("r", "the consumer", func(q protocol.QueueInfo) bool { return q.Consumers == 1 })
+	s.publish("r", []byte("x"))
+	s.stays("nothing delivered", func() bool { return len(w.deliveries) == 0 })
+	spec.Concurrency = concurrency(1)
+	w.hello(spec)
+	w.next().end(protocol.Acknowledged)
+	s.awaitEmpty("r", 0)
+}
+
+// fairness: a queue with few messages does not wait for one with many.
+func (s *suite) fairness() {
+	for range 2000 {
+		s.tell("many")
+	}
+	s.awaitPublished("many", 2000)
+	for range 10 {
+		s.publish("few", []byte("x"))
+	}
+	specs := []protocol.SubscriptionSpec{s.on("many"), s.on("few")}
+	for i := range specs {
+		specs[i].Concurrency = concurrency(1)
+	}
+	w := s.worker(specs...)
+	few, many := 0, 0
+	for few < 10 {
+		d := w.next()
+		if strings.HasSuffix(d.Subject, w.ids["few"]) {
+			few++
+		} else {
+			many++
+		}
+		d.end(protocol.Acknowledged)
+	}
+	if many > 200 {
+		s.Errorf("10 messages of one queue waited for %d of another", many)
+	}
+}
+
+// tell publishes without waiting for the answer.
+func (s *suite) tell(route string) {
+	s.Helper()
+	if err := s.nc.Publish(protocol.PublishQueueSubject(s.execution, route), []byte("x")); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *suite) awaitPublished(route string, n uint64) {
+	s.Helper()
+	s.await(route, "publishes to be stored", func(q protocol.QueueInfo) bool { return q.Counters[protocol.CountPublished] == n })
+}
+
+// order: one at a time, a queue is first in, first out; what comes back keeps
+// its place.
+func (s *suite) order() {
+	spec := s.on("r")
+	spec.Concurrency = concurrency(1)
+	for i := range 20 {
+		s.publish("r", []byte(strconv.Itoa(i)))
+	}
+	w := s.worker(spec)
+	for i := range 20 {
+		d := w.next()
+		if i == 5 {
+			d.end(protocol.Cancelled)
+			d = w.next()
+		}
+		equal(s, "message", string(d.Data), strconv.Itoa(i))
+		d.end(protocol.Acknowledged)
+	}
+	s.awaitEmpty("r", 0)
+}
+
+// budgetOverRestart: what was spent stays spent, what was not is not.
+func (s *suite) budgetOverRestart() {
+	spec := s.on("r")
+	spec.MaxRetries, spec.BackoffMs = 3, 2000
+	w := s.worker(spec)
+	s.publish("r", []byte("x"))
+	for attempt := 1; attempt <= 3; attempt++ {
+		d := w.next()
+		equal(s, "attempt", d.attempt(), attempt)
+		d.end(protocol.Failed)
+		if attempt < 3 {
+			s.await("r", "the retry to wait", func(q protocol.QueueInfo) bool { return q.Waiting == 1 })
+			s.Restart(s.T)
+		}
+	}
+	letter := s.awaitLetters("r", 1)[0]
+	equal(s, "attempts", letter.Attempts, 3)
+	equal(s, "failed", s.awaitEmpty("r", 1).Counters[protocol.CountFailed], 3)
+}
+
+// backlogOverRestart: what was answered is there.
+func (s *suite) backlogOverRestart() {
+	for i := range 50 {
+		s.publish("r", fmt.Append(nil, i))
+	}
+	s.Restart(s.T)
+	w := s.worker(s.on("r"))
+	w.each(func(delivery) protocol.Outcome { return protocol.Acknowledged })
+	q := s.awaitEmpty("r", 0)
+	equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 50)
+}
+
+// longHandlerOverRestart: a handler that runs meanwhile runs once, and its
+// outcome counts.
+func (s *suite) longHandlerOverRestart() {
+	if !s.Capabilities.Resumes {
+		return
+	}
+	w := s.worker(s.on("r"))
+	s.publish("r", []byte("long"))
+	d := w.next()
+	s.Restart(s.T)
+	s.publish("r", []byte("fresh")) // does not wait for what was withheld
+	fresh := w.next()
+	equal(s, "message", string(fresh.Data), "fresh")
+	fresh.end(protocol.Acknowledged)
+	s.await("r", "the handler to be known again", func(q protocol.QueueInfo) bool { return q.InFlight == 1 })
+	d.end(protocol.Acknowledged)
+	q := s.awaitEmpty("r", 0)
+	equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 2)
+	equal(s, "delivered", q.Counters[protocol.CountDelivered], 2)
+}

@@ -1,0 +1,87 @@
+// Package brokertest is the conformance suite of brokers: what a program sees
+// of a mesh must not depend on where its messages are kept. It speaks the wire
+// only, as a program in any language would.
+package brokertest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// Target is a running mesh whose queues are on the broker under test.
+type Target struct {
+	// URL of its NATS.
+	URL string
+	// Broker is the name that publish answers carry.
+	Broker       string
+	Capabilities broker.Capabilities
+	// Restart stops the mesh, NATS included, and starts it again on the same
+	// data and address; nil leaves the tests of that out.
+	Restart func(t *testing.T)
+}
+
+// Run runs the suite. Its tests share the mesh and run side by side, each in
+// executions of its own; those that restart it come last, alone.
+func Run(t *testing.T, target Target) {
+	together := []struct {
+		name string
+		test func(*suite)
+	}{
+		{"PublishAnswer", (*suite).publishAnswer},
+		{"PublishRefused", (*suite).publishRefused},
+		{"ReservedHeaders", (*suite).reservedHeaders},
+		{"Dedup", (*suite).dedup},
+		{"EitherForm", (*suite).eitherForm},
+		{"OneConsumerPerMessage", (*suite).oneConsumer},
+		{"Acknowledged", (*suite).acknowledged},
+		{"PlainReplies", (*suite).plainReplies},
+		{"Failed", (*suite).failed},
+		{"Budget", (*suite).budget},
+		{"Backoff", (*suite).backoff},
+		{"Rejected", (*suite).rejected},
+		{"Incomplete", (*suite).incomplete},
+		{"IncompleteForEver", (*suite).incompleteForEver},
+		{"Cancelled", (*suite).cancelled},
+		{"Timeout", (*suite).timeout},
+		{"NobodyThere", (*suite).nobodyThere},
+		{"LateListener", (*suite).lateListener},
+		{"Vanished", (*suite).vanished},
+		{"FirstOutcomeCounts", (*suite).firstOutcome},
+		{"DeadLetter", (*suite).deadLetter},
+		{"Redrive", (*suite).redrive},
+		{"Discard", (*suite).discard},
+		{"Headers", (*suite).headers},
+		{"FreshFlowPastFailing", (*suite).freshFlow},
+		{"Isolation", (*suite).isolation},
+		{"Concurrency", (*suite).concurrency},
+		{"Paused", (*suite).paused},
+		{"Fairness", (*suite).fairness},
+		{"Order", (*suite).order},
+	}
+	t.Run("Together", func(t *testing.T) {
+		for _, c := range together {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.test(newSuite(t, target))
+			})
+		}
+	})
+	if target.Restart == nil {
+		return
+	}
+	for _, c := range []struct {
+		name string
+		test func(*suite)
+	}{
+		{"BudgetOverRestart", (*suite).budgetOverRestart},
+		{"BacklogOverRestart", (*suite).backlogOverRestart},
+		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
+	}
+}
+
+// sixtyFour is the longest execution id.
+var sixtyFour = strings.Repeat("x", 64)

@@ -1,0 +1,223 @@
+package brokertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+const (
+	guard = 40 * time.Second       // against hanging; nothing is measured by it
+	look  = 10 * time.Millisecond  // between looks at a state
+	quiet = 300 * time.Millisecond // in which what must not happen would have
+)
+
+// suite is one test's view of the mesh.
+type suite struct {
+	*testing.T
+	Target
+	nc        *nats.Conn
+	execution string
+}
+
+func newSuite(t *testing.T, target Target) *suite {
+	s := &suite{T: t, Target: target, execution: "e" + nuid.Next()}
+	s.nc = s.connect()
+	return s
+}
+
+func (s *suite) connect() *nats.Conn {
+	s.Helper()
+	nc, err := nats.Connect(s.URL, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		s.Fatalf("connecting: %v", err)
+	}
+	s.Cleanup(nc.Close)
+	return nc
+}
+
+// guarded is the context of one call.
+func (s *suite) guarded() context.Context {
+	ctx, cancel := context.WithTimeout(s.Context(), guard)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+// publish publishes to a route of the test's execution and expects it to be
+// stored.
+func (s *suite) publish(route string, data []byte, headers ...string) protocol.PublishAck {
+	s.Helper()
+	return s.publishTo(s.execution, route, data, headers...)
+}
+
+func (s *suite) publishTo(execution, route string, data []byte, headers ...string) protocol.PublishAck {
+	s.Helper()
+	ack, refused := s.tryPublish(protocol.PublishQueueSubject(execution, route), data, pairs(headers))
+	if refused != nil {
+		s.Fatalf("publishing to %s of %s: %v", route, execution, refused)
+	}
+	return ack
+}
+
+// tryPublish returns what the mesh answers: a receipt, or its refusal.
+func (s *suite) tryPublish(subject string, data []byte, headers nats.Header) (protocol.PublishAck, *protocol.Error) {
+	s.Helper()
+	m := &nats.Msg{Subject: subject, Data: data, Header: headers}
+	var answer *nats.Msg
+	s.eventually("an answer to a publish", func() bool {
+		var err error
+		answer, err = s.nc.RequestMsgWithContext(s.guarded(), m)
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			s.Fatalf("publishing on %s: %v", subject, err)
+		}
+		return err == nil
+	})
+	if refused := protocol.ParseErrorBody(answer.Data); refused != nil {
+		return protocol.PublishAck{}, refused
+	}
+	var ack protocol.PublishAck
+	if err := json.Unmarshal(answer.Data, &ack); err != nil {
+		s.Fatalf("the answer %q is no receipt: %v", answer.Data, err)
+	}
+	return ack, nil
+}
+
+func pairs(headers []string) nats.Header {
+	h := nats.Header{}
+	for i := 0; i+1 < len(headers); i += 2 {
+		h[headers[i]] = []string{headers[i+1]}
+	}
+	return h
+}
+
+// ask asks a service and expects an answer.
+func ask[R any](s *suite, subject string, q any) R {
+	s.Helper()
+	r, err := mesh.Request[R](s.guarded(), s.nc, subject, q)
+	if err != nil {
+		s.Fatalf("asking %s: %v", subject, err)
+	}
+	return r
+}
+
+// queue is what all services together know of a queue.
+func (s *suite) queue(execution, route string) protocol.QueueInfo {
+	s.Helper()
+	name := scope.ScopedName(execution, route)
+	sum := protocol.QueueInfo{Queue: name, Counters: map[string]uint64{}}
+	for _, subject := range []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues} {
+		pages, err := mesh.Gather[protocol.QueuesPage](s.guarded(), s.nc, subject, protocol.QueuesRequest{Queue: name}, 0)
+		if err != nil {
+			s.Fatalf("listing queues: %v", err)
+		}
+		for _, page := range pages {
+			for _, q := range page.Queues {
+				add(&sum, q)
+			}
+		}
+	}
+	return sum
+}
+
+func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
+	sum.Ready += q.Ready
+	sum.InFlight += q.InFlight
+	sum.Waiting += q.Waiting
+	sum.Dead += q.Dead
+	sum.Moving += q.Moving
+	sum.Consumers += q.Consumers
+	for name, n := range q.Counters {
+		sum.Counters[name] += n
+	}
+}
+
+// await waits until the queue is as f wants it.
+func (s *suite) await(route, what string, f func(q protocol.QueueInfo) bool) protocol.QueueInfo {
+	s.Helper()
+	var q protocol.QueueInfo
+	s.eventually(what, func() bool {
+		q = s.queue(s.execution, route)
+		return f(q)
+	})
+	return q
+}
+
+// awaitEmpty waits until nothing of the queue is left but dead letters.
+func (s *suite) awaitEmpty(route string, dead int64) protocol.QueueInfo {
+	s.Helper()
+	return s.await(route, "an empty queue", func(q protocol.QueueInfo) bool {
+		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
+	})
+}
+
+// letters are the dead letters of a route, whole.
+func (s *suite) letters(execution, route string) []protocol.DeadLetter {
+	s.Helper()
+	page := ask[protocol.DeadPage](s, protocol.SubjectDeadList, protocol.DeadListRequest{Queue: scope.ScopedName(execution, route)})
+	var whole []protocol.DeadLetter
+	for _, l := range page.Letters {
+		whole = append(whole, ask[protocol.DeadLetter](s, protocol.SubjectDeadShow, protocol.DeadShowRequest{MessageID: l.MessageID}))
+	}
+	return whole
+}
+
+// awaitLetters waits for n dead letters.
+func (s *suite) awaitLetters(route string, n int) []protocol.DeadLetter {
+	s.Helper()
+	s.await(route, "dead letters", func(q protocol.QueueInfo) bool { return q.Dead >= int64(n) })
+	letters := s.letters(s.execution, route)
+	if len(letters) != n {
+		s.Fatalf("%d dead letters, want %d", len(letters), n)
+	}
+	return letters
+}
+
+// eventually waits until f is true.
+func (s *suite) eventually(what string, f func() bool) {
+	s.Helper()
+	deadline := time.NewTimer(guard)
+	defer deadline.Stop()
+	t := time.NewTicker(look)
+	defer t.Stop()
+	for !f() {
+		select {
+		case <-t.C:
+		case <-deadline.C:
+			s.Fatalf("waited %v for %s", guard, what)
+		}
+	}
+}
+
+// stays waits a moment, in which f must stay true.
+func (s *suite) stays(what string, f func() bool) {
+	s.Helper()
+	end := time.NewTimer(quiet)
+	defer end.Stop()
+	t := time.NewTicker(look)
+	defer t.Stop()
+	for {
+		if !f() {
+			s.Fatalf("it did not stay so: %s", what)
+		}
+		select {
+		case <-t.C:
+		case <-end.C:
+			return
+		}
+	}
+}
+
+func equal[T comparable](s *suite, what string, got, want T) {
+	s.Helper()
+	if got != want {
+		s.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}

@@ -1,0 +1,275 @@
+package brokertest
+
+import (
+	"encoding/json"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// worker is a program that works, written from the protocol alone: it says
+// what it wants, keeps itself alive, answers probes and claims, and replies to
+// deliveries.
+type worker struct {
+	s    *suite
+	nc   *nats.Conn
+	id   string
+	name string
+
+	// deliveries arrive here.
+	deliveries chan delivery
+
+	mu       sync.Mutex
+	revision uint64
+	subs     map[string]bool // deliver subjects
+	specs    []protocol.SubscriptionSpec
+	running  map[string]bool // tokens
+	ids      map[string]string
+	stopped  chan struct{}
+	stop     func()
+}
+
+// delivery is one message to be handled.
+type delivery struct {
+	*nats.Msg
+	w       *worker
+	arrived time.Time
+}
+
+func (s *suite) worker(specs ...protocol.SubscriptionSpec) *worker {
+	s.Helper()
+	w := s.unregistered()
+	w.hello(specs...)
+	return w
+}
+
+// on is a subscription to a route of the test's execution that fails fast.
+func (s *suite) on(route string) protocol.SubscriptionSpec {
+	return protocol.SubscriptionSpec{Ref: route, Execution: s.execution, Route: route, BackoffMs: 1}
+}
+
+func concurrency(n int) *int { return &n }
+
+// unregistered is a worker that has not said hello.
+func (s *suite) unregistered() *worker {
+	s.Helper()
+	w := &worker{
+		s: s, nc: s.connect(), id: nuid.Next(), name: s.Name(),
+		deliveries: make(chan delivery, 4096),
+		subs:       make(map[string]bool), running: make(map[string]bool), ids: make(map[string]string),
+		stopped: make(chan struct{}),
+	}
+	w.stop = sync.OnceFunc(func() { close(w.stopped) })
+	w.subscribe(protocol.WorkerSubject(w.id, protocol.VerbProbe), func(m *nats.Msg) { w.respond(m, nil) })
+	w.subscribe(protocol.WorkerSubject(w.id, protocol.VerbClaims), w.claims)
+	var beating sync.WaitGroup
+	beating.Go(w.beat)
+	s.Cleanup(func() {
+		w.stop()
+		beating.Wait()
+	})
+	return w
+}
+
+func (w *worker) subscribe(subject string, h nats.MsgHandler) {
+	w.s.Helper()
+	if _, err := w.nc.Subscribe(subject, h); err != nil {
+		w.s.Fatalf("subscribing to %s: %v", subject, err)
+	}
+}
+
+func (w *worker) respond(m *nats.Msg, answer []byte) {
+	if err := m.Respond(answer); err != nil {
+		w.s.Logf("answering: %v", err)
+	}
+}
+
+// hello declares what the worker wants and subscribes to what it gets.
+func (w *worker) hello(specs ...protocol.SubscriptionSpec) protocol.Registered {
+	w.s.Helper()
+	w.mu.Lock()
+	w.specs = specs
+	w.revision++
+	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: specs}
+	w.mu.Unlock()
+	r := ask[protocol.Registered](w.s, protocol.SubjectHello, hello)
+	for _, sub := range r.Subscriptions {
+		w.listen(sub)
+	}
+	if err := w.nc.Flush(); err != nil {
+		w.s.Fatalf("subscribing: %v", err)
+	}
+	return r
+}
+
+func (w *worker) listen(sub protocol.RegisteredSubscription) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ids[sub.Ref] = sub.ID
+	if !w.subs[sub.Deliver] {
+		w.subs[sub.Deliver] = true
+		w.subscribe(sub.Deliver, w.take)
+	}
+}
+
+// take notes a delivery and hands it to the test. One that runs already is
+// not handled twice.
+func (w *worker) take(m *nats.Msg) {
+	w.mu.Lock()
+	_, token, ok := protocol.SplitOutcome(m.Reply)
+	known := w.running[token]
+	w.running[token] = true
+	w.mu.Unlock()
+	if !ok {
+		w.s.Errorf("a delivery has the reply subject %q", m.Reply)
+		return
+	}
+	if !known {
+		w.deliveries <- delivery{Msg: m, w: w, arrived: time.Now()}
+	}
+}
+
+func (w *worker) claims(m *nats.Msg) {
+	w.mu.Lock()
+	var c protocol.Claims
+	for token := range w.running {
+		c.Running = append(c.Running, token)
+	}
+	w.mu.Unlock()
+	body, err := json.Marshal(c)
+	if err != nil {
+		w.s.Errorf("claiming: %v", err)
+		return
+	}
+	w.respond(m, body)
+}
+
+// beat keeps the worker alive, as it would a minute into its life.
+func (w *worker) beat() {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	inbox := nats.NewInbox()
+	if _, err := w.nc.Subscribe(inbox, w.forgotten); err != nil {
+		return // the connection was closed at once
+	}
+	for {
+		select {
+		case <-t.C:
+			w.keepalive(inbox)
+		case <-w.stopped:
+			return
+		}
+	}
+}
+
+func (w *worker) keepalive(inbox string) {
+	w.mu.Lock()
+	body, err := json.Marshal(protocol.Keepalive{Revision: w.revision, InFlight: len(w.running)})
+	w.mu.Unlock()
+	if err == nil && w.nc.IsConnected() {
+		_ = w.nc.PublishRequest(protocol.SubjectKeepalive+w.id, inbox, body) // the next one follows
+	}
+}
+
+// forgotten says hello again to a registry that does not know the worker.
+func (w *worker) forgotten(m *nats.Msg) {
+	var r protocol.KeepaliveReply
+	if m.Header.Get(protocol.HeaderStatus) != "" || json.Unmarshal(m.Data, &r) != nil || r.Known {
+		return
+	}
+	w.mu.Lock()
+	body, err := json.Marshal(protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: w.specs})
+	w.mu.Unlock()
+	if err == nil {
+		_ = w.nc.Publish(protocol.SubjectHello, body) // the next keepalive asks again
+	}
+}
+
+// next is the next delivery.
+func (w *worker) next() delivery {
+	w.s.Helper()
+	select {
+	case d := <-w.deliveries:
+		return d
+	case <-time.After(guard):
+		w.s.Fatalf("waited %v for a delivery", guard)
+		return delivery{}
+	}
+}
+
+// none expects no delivery for a moment.
+func (w *worker) none() {
+	w.s.Helper()
+	select {
+	case d := <-w.deliveries:
+		w.s.Fatalf("delivered, attempt %d: %q", d.attempt(), d.Data)
+	case <-time.After(quiet):
+	}
+}
+
+// die cuts the worker off as a kill does: no goodbye, no answer.
+func (w *worker) die() {
+	w.stop()
+	w.nc.Close()
+}
+
+// bye ends the registration.
+func (w *worker) bye() {
+	w.s.Helper()
+	w.stop()
+	ask[protocol.Empty](w.s, protocol.SubjectBye, protocol.Bye{WorkerID: w.id})
+}
+
+// each answers every delivery with what f returns until the test ends.
+func (w *worker) each(f func(d delivery) protocol.Outcome) {
+	var working sync.WaitGroup
+	working.Go(func() {
+		for {
+			select {
+			case d := <-w.deliveries:
+				d.end(f(d))
+			case <-w.stopped:
+				return
+			}
+		}
+	})
+	w.s.Cleanup(func() {
+		w.stop()
+		working.Wait()
+	})
+}
+
+func (d delivery) attempt() int {
+	n, err := strconv.Atoi(d.Header.Get(protocol.HeaderAttempt))
+	if err != nil {
+		d.w.s.Errorf("a delivery has the attempt %q", d.Header.Get(protocol.HeaderAttempt))
+	}
+	return n
+}
+
+func (d delivery) id() string { return d.Header.Get(protocol.HeaderMessageID) }
+
+// end replies with an outcome.
+func (d delivery) end(o protocol.Outcome) { d.endWith(o, "") }
+
+func (d delivery) endWith(o protocol.Outcome, text string) {
+	m := &nats.Msg{Subject: d.Reply, Data: []byte(text), Header: nats.Header{}}
+	m.Header.Set(protocol.HeaderOutcome, string(o))
+	d.reply(m)
+}
+
+// reply sends any reply.
+func (d delivery) reply(m *nats.Msg) {
+	d.w.mu.Lock()
+	_, token, _ := protocol.SplitOutcome(d.Reply)
+	delete(d.w.running, token)
+	d.w.mu.Unlock()
+	m.Subject = d.Reply
+	if err := d.w.nc.PublishMsg(m); err != nil {
+		d.w.s.Logf("replying: %v", err)
+	}
+}

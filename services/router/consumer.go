@@ -1,0 +1,107 @@
+package router
+
+import (
+	"math"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// worker is a program that is connected to the mesh, shared by the lanes it
+// has consumers in. Times are the service's (Service.clock).
+type worker struct {
+	id, name string
+	held     atomic.Int64 // deliveries in its hands, over all lanes
+	seen     atomic.Int64 // its last sign of life
+}
+
+// consumer is a subscription as a lane dispatches to it.
+type consumer struct {
+	protocol.Subscription
+	q        *queue
+	worker   *worker
+	since    time.Time // of the registration; the newest one's policy is the queue's
+	inflight int
+	gone     bool // unsubscribed; what it holds may still come to an end
+
+	timeout                  int64 // ns
+	timeoutText, retriesText string
+
+	// A consumer that nobody listened for rests until quietUntil, longer each
+	// time, and is then tried with a single delivery until provenAt.
+	bounces    int
+	quietUntil int64
+	provenAt   int64
+}
+
+// proof is how long the first delivery after a rest goes alone: "no
+// responders" comes back within a round trip.
+const proof = 50 * time.Millisecond
+
+const (
+	restMin = 20 * time.Millisecond
+	restMax = time.Second
+)
+
+func newConsumer(q *queue, w *worker, since time.Time, s protocol.Subscription) *consumer {
+	c := &consumer{q: q, worker: w}
+	c.update(since, s)
+	return c
+}
+
+// update takes a new registration over.
+func (c *consumer) update(since time.Time, s protocol.Subscription) {
+	ms := s.TimeoutMs
+	if ms <= 0 {
+		ms = protocol.DefaultTimeoutMs
+	}
+	c.Subscription, c.since = s, since
+	c.timeout = min(ms, math.MaxInt64/int64(time.Millisecond)) * int64(time.Millisecond)
+	c.timeoutText = strconv.FormatInt(ms, 10)
+	c.retriesText = strconv.Itoa(c.policy().maxRetries)
+}
+
+// policy is how failures of its deliveries are answered.
+func (c *consumer) policy() policy {
+	p := policy{maxRetries: c.MaxRetries, backoffMs: c.BackoffMs}
+	if p.maxRetries < 1 {
+		p.maxRetries = protocol.DefaultMaxRetries
+	}
+	if p.backoffMs < 0 {
+		p.backoffMs = 0
+	}
+	return p
+}
+
+// free says whether the consumer takes one more delivery now.
+func (c *consumer) free(now int64) bool {
+	if c.Draining || c.inflight >= c.Concurrency || now < c.quietUntil {
+		return false
+	}
+	return now >= c.provenAt || c.inflight == 0
+}
+
+// rest keeps deliveries from a consumer that was not there or handed one back.
+func (c *consumer) rest(now int64) {
+	if now < c.quietUntil {
+		return // several deliveries of one burst came back
+	}
+	c.quietUntil = now + int64(min(restMin<<min(c.bounces, 10), restMax))
+	c.provenAt = c.quietUntil + int64(proof)
+	c.bounces++
+}
+
+// proven ends the consumer's rest: it showed that it is there.
+func (c *consumer) proven() {
+	c.bounces, c.quietUntil, c.provenAt = 0, 0, 0
+}
+
+// policy is what becomes of a queue's failures: that of the subscription
+// delivered to, or for a delivery whose subscription is not known any more the
+// newest one's.
+type policy struct {
+	maxRetries int
+	backoffMs  int64
+}

@@ -1,0 +1,273 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// directory follows the registry: who works on what. Events are hints that
+// carry a whole record each, the newer of two being the one with the higher
+// revision; everything is read again at start, when a connection is back, and
+// every refreshEvery.
+type directory struct {
+	s     *Service
+	known atomic.Bool // everything was read once
+	again chan struct{}
+
+	mu      sync.Mutex
+	workers map[string]*registration
+	lanes   map[*slot]bool // attached
+	applied uint64         // counts changes, so that a read knows what is newer than it
+}
+
+// registration is a worker as the registry last described it.
+type registration struct {
+	worker  *worker
+	record  protocol.Worker
+	byLane  map[int][]protocol.Subscription // of record, by the lane of their queues
+	applied uint64
+}
+
+const (
+	refreshEvery = 10 * time.Second
+	refreshRetry = 250 * time.Millisecond
+	readTimeout  = 5 * time.Second
+)
+
+func newDirectory(s *Service) *directory {
+	return &directory{
+		s: s, again: make(chan struct{}, 1),
+		workers: make(map[string]*registration), lanes: make(map[*slot]bool),
+	}
+}
+
+// run reads everything again and again until ctx ends.
+func (d *directory) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := refreshEvery
+		if err := d.refresh(ctx); err != nil {
+			d.s.log.Debug("the registry could not be read", "error", err)
+			wait = refreshRetry
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-d.again:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// refreshSoon makes run read again at once.
+func (d *directory) refreshSoon() {
+	select {
+	case d.again <- struct{}{}:
+	default:
+	}
+}
+
+// refresh reads every worker. Who is missing has left, unless something newer
+// was heard of it meanwhile.
+func (d *directory) refresh(ctx context.Context) error {
+	d.mu.Lock()
+	began := d.applied
+	d.mu.Unlock()
+	there := make(map[string]bool)
+	after := ""
+	for more := true; more; {
+		page, err := d.page(ctx, after)
+		if err != nil {
+			return err
+		}
+		for _, w := range page.Workers {
+			there[w.ID] = true
+			after = w.ID
+			d.apply(w)
+		}
+		more = page.More && len(page.Workers) > 0
+	}
+	d.removeOthers(there, began)
+	if !d.known.Swap(true) {
+		d.wakeLanes()
+	}
+	return nil
+}
+
+func (d *directory) page(ctx context.Context, after string) (protocol.WorkersPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return mesh.Request[protocol.WorkersPage](ctx, d.s.bulk, protocol.SubjectWorkers, protocol.WorkersRequest{After: after})
+}
+
+func (d *directory) removeOthers(there map[string]bool, began uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, r := range d.workers {
+		if !there[id] && r.applied <= began {
+			gone := r.record
+			gone.Gone = true
+			d.applyLocked(gone)
+		}
+	}
+}
+
+// wakeLanes lets lanes see that the registry is known now.
+func (d *directory) wakeLanes() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for at := range d.lanes {
+		at.send(call(func(*lane) {}))
+	}
+}
+
+// changed takes an event.
+func (d *directory) changed(m *nats.Msg) {
+	var e protocol.WorkerChanged
+	if err := json.Unmarshal(m.Data, &e); err != nil || e.Worker.ID == "" {
+		d.s.log.Warn("an event of the registry cannot be read", "error", err)
+		return
+	}
+	d.apply(e.Worker)
+}
+
+// apply takes a record, unless a newer one is known.
+func (d *directory) apply(w protocol.Worker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.workers[w.ID]; r != nil && (w.KVRevision < r.record.KVRevision || w.KVRevision == r.record.KVRevision && !w.Gone) {
+		r.applied = d.tick(r.applied, w.KVRevision == r.record.KVRevision)
+		return
+	}
+	d.applyLocked(w)
+}
+
+// tick is the count of a change; what is only confirmed keeps its own.
+func (d *directory) tick(was uint64, confirmed bool) uint64 {
+	if !confirmed {
+		return was
+	}
+	d.applied++
+	return d.applied
+}
+
+func (d *directory) applyLocked(w protocol.Worker) {
+	d.applied++
+	r := d.workers[w.ID]
+	if r == nil {
+		if w.Gone {
+			return
+		}
+		r = &registration{worker: &worker{id: w.ID, name: w.Name}}
+		r.worker.seen.Store(d.s.clock(time.Now()))
+		d.workers[w.ID] = r
+	}
+	before := r.byLane
+	r.record, r.byLane, r.applied = w, d.byLane(w), d.applied
+	if w.Gone {
+		delete(d.workers, w.ID)
+		d.s.presence.left(r.worker)
+	}
+	for at := range d.lanes {
+		d.tell(at, r, before)
+	}
+}
+
+// byLane sorts a worker's subscriptions by the lanes of their queues.
+func (d *directory) byLane(w protocol.Worker) map[int][]protocol.Subscription {
+	if w.Gone {
+		return nil
+	}
+	n := len(d.s.slots())
+	byLane := make(map[int][]protocol.Subscription)
+	for _, sub := range w.Subscriptions {
+		i := ledger.Of(sub.Queue, n)
+		byLane[i] = append(byLane[i], sub)
+	}
+	return byLane
+}
+
+// tell sends a lane what a worker has in it, if it has or had anything.
+func (d *directory) tell(at *slot, r *registration, before map[int][]protocol.Subscription) {
+	subs := r.byLane[at.index]
+	if len(subs) == 0 && len(before[at.index]) == 0 {
+		return
+	}
+	w, since := r.worker, r.record.Since
+	at.send(call(func(l *lane) { l.follow(w, since, subs) }))
+}
+
+// attach tells a lane everything, and from then on every change.
+func (d *directory) attach(at *slot) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lanes[at] = true
+	for _, r := range d.workers {
+		d.tell(at, r, nil)
+	}
+}
+
+func (d *directory) detach(at *slot) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.lanes, at)
+}
+
+// worker is the worker of that id, nil if it is not known.
+func (d *directory) worker(id string) *worker {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.workers[id]; r != nil {
+		return r.worker
+	}
+	return nil
+}
+
+// all are the workers there are.
+func (d *directory) all() []*worker {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ws := make([]*worker, 0, len(d.workers))
+	for _, r := range d.workers {
+		ws = append(ws, r.worker)
+	}
+	return ws
+}
+
+// follow makes a worker's consumers in the lane what the registry says.
+func (l *lane) follow(w *worker, since time.Time, subs []protocol.Subscription) {
+	before := l.consumers[w]
+	now := make(map[string]*consumer, len(subs))
+	for _, sub := range subs {
+		c := before[sub.ID]
+		if c == nil || c.Queue != sub.Queue {
+			c = newConsumer(l.queue(sub.Queue), w, since, sub)
+		} else {
+			c.update(since, sub)
+			c.proven()
+		}
+		now[sub.ID] = c
+		c.q.attach(c)
+		c.q.store.Window(c.q.name, c.q.window())
+		l.wake(c.q)
+	}
+	for id, c := range before {
+		if now[id] != c {
+			c.q.detach(c)
+			c.q.store.Window(c.q.name, c.q.window())
+		}
+	}
+	if len(now) == 0 {
+		delete(l.consumers, w)
+		return
+	}
+	l.consumers[w] = now
+}

@@ -1,0 +1,306 @@
+package router
+
+import (
+	"container/heap"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+const (
+	turnDeliveries = 2048                   // in one turn, so that events are not kept waiting
+	stall          = 100 * time.Millisecond // after the connection refused a delivery
+
+	readEntries = 256     // bodies read at once for a queue
+	readBytes   = 1 << 20 // and their bytes
+	readLow     = 64      // read on when fewer are left
+)
+
+// wake puts the queue into the round if it may have something to dispatch.
+func (l *lane) wake(q *queue) {
+	if q.listed || q.ready.size == 0 || len(q.consumers) == 0 {
+		return
+	}
+	q.listed = true
+	if l.roundLast != nil {
+		l.roundLast.nextInRound = q
+	} else {
+		l.roundFirst = q
+	}
+	l.roundLast = q
+}
+
+// nextQueue takes the first queue out of the round.
+func (l *lane) nextQueue() *queue {
+	q := l.roundFirst
+	if q == nil {
+		return nil
+	}
+	l.roundFirst = q.nextInRound
+	if l.roundFirst == nil {
+		l.roundLast = nil
+	}
+	q.nextInRound, q.listed = nil, false
+	return q
+}
+
+// dispatch delivers one message of each queue in turn, so that none waits for
+// another's backlog. It says whether there is more to do at once.
+func (l *lane) dispatch() bool {
+	if l.draining || l.now < l.stalledUntil {
+		return false
+	}
+	for range turnDeliveries {
+		q := l.nextQueue()
+		if q == nil {
+			return false
+		}
+		if l.deliverNext(q) {
+			l.wake(q)
+		}
+		if l.now < l.stalledUntil {
+			return false
+		}
+	}
+	return l.roundFirst != nil
+}
+
+// deliverNext delivers the queue's next message, if there is one, it is in
+// memory, and a consumer has room.
+func (l *lane) deliverNext(q *queue) bool {
+	e := q.ready.peek()
+	if e == nil || q.judging >= maxJudging {
+		return false
+	}
+	m := l.body(q, e)
+	if m == nil {
+		return false
+	}
+	c := q.pick(l.now)
+	if c == nil {
+		return false
+	}
+	q.ready.pop()
+	if _, ahead := e.Slot.(*broker.Message); ahead {
+		if q.read--; q.read < readLow && q.reading == 0 {
+			l.readAhead(q)
+		}
+	}
+	l.deliver(l.begin(e, q, c), m)
+	return true
+}
+
+// body is the entry's message; nil when it has to be read first.
+func (l *lane) body(q *queue, e *broker.Entry) *broker.Message {
+	switch s := e.Slot.(type) {
+	case *broker.Message:
+		return s
+	case place:
+		return nil
+	}
+	if m := q.store.Message(e); m != nil {
+		return m
+	}
+	l.readAhead(q)
+	return nil
+}
+
+// readAhead reads the bodies of the entries that come next, as far as they are
+// in nobody's memory.
+func (l *lane) readAhead(q *queue) {
+	var batch []*broker.Entry
+	size := 0
+	q.ready.ahead(func(e *broker.Entry) bool {
+		if e.Slot != nil {
+			return true
+		}
+		if len(batch) > 0 && (size+int(e.Size) > readBytes || q.store.Message(e) != nil) {
+			return false
+		}
+		e.Slot = reading
+		size += int(e.Size)
+		batch = append(batch, e)
+		return len(batch) < readEntries
+	})
+	if len(batch) == 0 {
+		return
+	}
+	q.reading += len(batch)
+	q.store.Load(batch)
+}
+
+// Read takes a body that was read. A damaged one stays where it is: it is
+// the operator's to decide, and the others go on.
+func (l *lane) Read(e *broker.Entry, m *broker.Message, err error) {
+	q := l.queueOf(e)
+	q.reading--
+	defer l.wake(q)
+	if e.Slot != reading {
+		return // settled or judged meanwhile
+	}
+	switch {
+	case err != nil:
+		l.s.log.Error("a stored message cannot be read and is not delivered", "queue", q.name, "message", e.ID, "error", err)
+		q.ready.remove(e)
+		e.Slot = unreadable
+	case m == nil:
+		q.ready.remove(e)
+		e.Slot = nil
+	default:
+		q.read++
+		e.Slot = m
+	}
+}
+
+// begin opens a delivery of e to c.
+func (l *lane) begin(e *broker.Entry, q *queue, c *consumer) *delivery {
+	d := l.newDelivery(e, q)
+	d.c, d.started = c, l.now
+	c.inflight++
+	c.worker.held.Add(1)
+	q.inflight++
+	l.held.Add(1)
+	limit := l.deadlines[c.timeout]
+	if limit == nil {
+		limit = &deadlines{limit: c.timeout}
+		l.deadlines[c.timeout] = limit
+	}
+	limit.add(d)
+	return d
+}
+
+func (l *lane) newDelivery(e *broker.Entry, q *queue) *delivery {
+	var d *delivery
+	if n := len(l.spare); n > 0 {
+		d, l.spare = l.spare[n-1], l.spare[:n-1]
+	} else {
+		d = new(delivery)
+	}
+	d.e, d.q = e, q
+	e.Slot = d
+	return d
+}
+
+// release ends d's time in its worker's hands. Everybody who might use the
+// room is woken.
+func (l *lane) release(d *delivery) {
+	limit := d.due
+	d.remove()
+	if limit.n == 0 {
+		delete(l.deadlines, limit.limit)
+	}
+	d.c.inflight--
+	d.c.worker.held.Add(-1)
+	d.q.inflight--
+	l.held.Add(-1)
+	l.wake(d.q)
+}
+
+// putBack returns a delivery that was not run, or not to its end, to its
+// place in the queue. Nothing is recorded: it cost nothing.
+func (l *lane) putBack(d *delivery) {
+	e, q := d.e, d.q
+	l.release(d)
+	l.free(e)
+	q.ready.push(e)
+	l.wake(q)
+}
+
+// outgoing is what deliveries are sent with; the connection has copied it when
+// publishing returns.
+type outgoing struct {
+	msg    nats.Msg
+	header nats.Header
+	values [6]string
+	reply  []byte
+}
+
+// own sets one of the mesh's headers.
+func (o *outgoing) own(i int, name, value string) {
+	o.values[i] = value
+	o.header[name] = o.values[i : i+1 : i+1]
+}
+
+// deliver sends d's message to its worker.
+func (l *lane) deliver(d *delivery, m *broker.Message) {
+	o, e, c := &l.out, d.e, d.c
+	clear(o.header)
+	for name, values := range m.Headers {
+		o.header[name] = values
+	}
+	o.own(0, protocol.HeaderAttempt, strconv.FormatUint(uint64(e.Attempt), 10))
+	o.own(1, protocol.HeaderMessageID, e.ID.String())
+	o.own(2, protocol.HeaderTimeout, c.timeoutText)
+	o.own(3, protocol.HeaderMaxRetries, c.retriesText)
+	o.own(4, protocol.HeaderEpoch, l.epoch)
+	if e.Generation > 0 {
+		o.own(5, protocol.HeaderGeneration, strconv.FormatUint(uint64(e.Generation), 10))
+	}
+	o.reply = l.seal.append(append(o.reply[:0], l.reply...), tokenOf(e))
+	o.msg = nats.Msg{Subject: c.Deliver, Reply: string(o.reply), Header: o.header, Data: m.Body}
+	if err := l.s.bulk.PublishMsg(&o.msg); err != nil {
+		l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
+		l.stalledUntil = l.now + int64(stall)
+		l.putBack(d)
+		return
+	}
+	l.count(d.q, ledger.Delivered)
+}
+
+// pauses is a min-heap, by due time, of entries that may not be delivered yet.
+type pauses []*broker.Entry
+
+func (h pauses) Len() int           { return len(h) }
+func (h pauses) Less(i, j int) bool { return h[i].Due < h[j].Due }
+func (h pauses) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *pauses) Push(x any)        { *h = append(*h, x.(*broker.Entry)) } //nolint:forcetypeassert // heap.Push is called here only
+func (h *pauses) Pop() any          { return (*byKey)(h).Pop() }
+
+// pause keeps e from being delivered before it is due.
+func (l *lane) pause(e *broker.Entry) {
+	e.Slot = paused
+	heap.Push(&l.pauses, e)
+}
+
+// resume ends the rests and pauses whose time has come.
+func (l *lane) resume() {
+	for len(l.pauses) > 0 && l.pauses[0].Due <= l.wall {
+		e := heap.Pop(&l.pauses).(*broker.Entry) //nolint:forcetypeassert // the heap holds entries
+		if e.Slot != paused {
+			continue // settled meanwhile
+		}
+		e.Slot = nil
+		q := l.queueOf(e)
+		q.ready.push(e)
+		l.wake(q)
+	}
+	kept := l.resting[:0]
+	for _, c := range l.resting {
+		l.wake(c.q)
+		if l.rested(c) > l.now {
+			kept = append(kept, c)
+		}
+	}
+	clear(l.resting[len(kept):])
+	l.resting = kept
+}
+
+// rested is when something about a resting consumer changes next.
+func (l *lane) rested(c *consumer) int64 {
+	if l.now < c.quietUntil {
+		return c.quietUntil
+	}
+	return c.provenAt
+}
+
+// rest gives c a rest.
+func (l *lane) rest(c *consumer) {
+	if l.now >= c.provenAt {
+		l.resting = append(l.resting, c)
+	}
+	c.rest(l.now)
+}

@@ -1,0 +1,302 @@
+package router
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/builtin"
+)
+
+// lane is the owner of one of the router's ledgers: it dispatches the queues
+// whose names hash to it. All of it happens in the ledger's goroutine, so there
+// are no locks; everybody else sends events.
+type lane struct {
+	s     *Service
+	slot  *slot
+	reply string // what its deliveries' reply subjects begin with
+
+	ledger *ledger.Ledger
+	store  *builtin.Store
+	seal   seal
+	epoch  string
+
+	now  int64 // Service.clock: monotonic, for time limits
+	wall int64 // ns since the epoch, for due times
+
+	queues    map[string]*queue
+	consumers map[*worker]map[string]*consumer // by subscription id
+	resting   []*consumer
+	deadlines map[int64]*deadlines
+	counted   []*queue
+
+	roundFirst, roundLast *queue // queues that may have something to dispatch
+	stalledUntil          int64
+	draining              bool
+
+	pauses   pauses
+	verdicts verdicts
+	takeover takeover
+	audits   audits
+
+	spare   []*delivery
+	out     outgoing
+	answer  []byte
+	held    atomic.Int64 // deliveries in workers' hands, for others to read
+	open    atomic.Int64 // those that ended and are not recorded yet
+	bytes   atomic.Int64 // live, likewise
+	entries atomic.Int64
+
+	stagedEntries, stagedBytes int64 // being committed
+}
+
+// event is what a lane is sent.
+type event interface{ apply(l *lane) }
+
+// call is an event that is rare enough for a closure.
+type call func(l *lane)
+
+func (c call) apply(l *lane) { c(l) }
+
+func newLane(s *Service, at *slot) *lane {
+	return &lane{
+		s: s, slot: at,
+		reply:     protocol.SubjectOutcome + at.name + ".",
+		queues:    make(map[string]*queue),
+		consumers: make(map[*worker]map[string]*consumer),
+		deadlines: make(map[int64]*deadlines),
+		out:       outgoing{header: make(nats.Header, 16)},
+	}
+}
+
+// Opened takes over what the ledger holds.
+func (l *lane) Opened(led *ledger.Ledger) {
+	l.ledger, l.store = led, l.s.builtin.Open(led, l)
+	l.seal = newSeal(led.Secret())
+	l.epoch = strconv.FormatUint(led.Epoch(), 10)
+	l.setTime(time.Now())
+	for e := range led.Entries() {
+		l.replayed(e)
+	}
+	l.takeover.begin(l)
+}
+
+// replayed puts an entry of an earlier owner in its place. Only one whose due
+// time has come can be in a worker's hands.
+func (l *lane) replayed(e *broker.Entry) {
+	q := l.queueOf(e)
+	switch {
+	case e.Decided:
+		q.moving++
+	case e.Due > l.wall:
+		l.pause(e)
+	default:
+		e.Slot = held
+		q.held.push(e)
+	}
+}
+
+// Handle takes events in order.
+func (l *lane) Handle(events []event) {
+	l.setTime(time.Now())
+	for _, e := range events {
+		e.apply(l)
+	}
+}
+
+// Committed passes the ledger's report to the store, which tells the lane in
+// the terms all brokers share.
+func (l *lane) Committed(c *ledger.Commit) { l.store.Committed(c) }
+
+// Loaded passes what was read on to the store in the same way.
+func (l *lane) Loaded(e *ledger.Entry, m *ledger.Message, _ ledger.Meta, err error) {
+	l.store.Loaded(e, m, err)
+}
+
+// Incoming accepts what retry and dlq hand over: a quota stops publishes, never
+// what was accepted once.
+func (l *lane) Incoming(*ledger.Message, *ledger.Meta) error { return nil }
+
+// Tick does what time and the turn's events have made due.
+func (l *lane) Tick(now time.Time) time.Time {
+	l.setTime(now)
+	l.expire()
+	l.resume()
+	l.takeover.tick(l)
+	l.audits.tick(l)
+	l.verdicts.tick(l)
+	more := l.dispatch()
+	l.flushCounts()
+	l.publishGauges()
+	if more {
+		return now
+	}
+	return now.Add(time.Duration(l.nextTick()))
+}
+
+func (l *lane) setTime(now time.Time) { l.now, l.wall = l.s.clock(now), now.UnixNano() }
+
+// idle is how long a lane sleeps when nothing is due.
+const idle = 10 * time.Second
+
+// nextTick is how long from now the next thing is due.
+func (l *lane) nextTick() int64 {
+	next := l.now + int64(idle)
+	for _, d := range l.deadlines {
+		if d.first != nil {
+			next = min(next, d.first.started+d.limit)
+		}
+	}
+	for _, c := range l.resting {
+		next = min(next, l.rested(c))
+	}
+	if len(l.pauses) > 0 {
+		next = min(next, l.now+l.pauses[0].Due-l.wall)
+	}
+	if l.stalledUntil > l.now {
+		next = min(next, l.stalledUntil)
+	}
+	next = min(next, l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
+	return max(0, next-l.now)
+}
+
+// Closed ends the lane. Publishers whose records were certainly not written
+// are told so; of those being written nobody knows.
+func (l *lane) Closed(_ error, tags []any) {
+	for _, tag := range tags {
+		if p, ok := tag.(*publication); ok {
+			l.s.refuse(p.reply, errMoving)
+		}
+	}
+	for _, d := range l.deadlines {
+		for x := d.first; x != nil; x = x.next {
+			if x.c != nil {
+				x.c.worker.held.Add(-1)
+			}
+		}
+	}
+	l.held.Store(0)
+	l.bytes.Store(0)
+	l.entries.Store(0)
+}
+
+// publishGauges shows others the lane's size.
+func (l *lane) publishGauges() {
+	messages, bytes := l.ledger.Live()
+	l.entries.Store(messages + l.stagedEntries)
+	l.bytes.Store(bytes + l.stagedBytes)
+}
+
+// queueOf is the queue of an entry.
+func (l *lane) queueOf(e *broker.Entry) *queue {
+	if q, ok := e.Queue.Slot.(*queue); ok {
+		return q
+	}
+	q := l.queue(e.Queue.Name)
+	q.ledger = e.Queue
+	e.Queue.Slot = q
+	return q
+}
+
+// queue is the queue of that name, made when it is first asked for.
+func (l *lane) queue(name string) *queue {
+	q := l.queues[name]
+	if q == nil {
+		q = newQueue(name, l.store)
+		q.ledger = l.ledger.Queue(name)
+		if q.ledger != nil {
+			q.ledger.Slot = q
+		}
+		l.queues[name] = q
+	}
+	return q
+}
+
+// count counts for a queue; the turn's counts go to the ledger together.
+func (l *lane) count(q *queue, c ledger.Counter) {
+	q.counts[c]++
+	if !q.counted {
+		q.counted = true
+		l.counted = append(l.counted, q)
+	}
+}
+
+func (l *lane) flushCounts() {
+	for _, q := range l.counted {
+		for c, n := range q.counts {
+			if n > 0 {
+				l.ledger.Count(q.name, ledger.Counter(c), n)
+			}
+		}
+		q.counted, q.counts = false, [ledger.NumCounters]uint64{}
+	}
+	clear(l.counted)
+	l.counted = l.counted[:0]
+}
+
+// Post runs f in the lane's goroutine.
+func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() })) }
+
+// Arrived makes a new entry deliverable.
+func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
+	q := l.queueOf(e)
+	if e.Due > l.wall {
+		l.pause(e)
+		return
+	}
+	q.ready.push(e)
+	l.wake(q)
+}
+
+// Returned makes an entry deliverable again once its pause is over.
+func (l *lane) Returned(e *broker.Entry) {
+	q := l.queueOf(e)
+	l.free(e)
+	if e.Due > l.wall {
+		l.pause(e)
+		return
+	}
+	q.ready.push(e)
+	l.wake(q)
+}
+
+// Left forgets an entry that is on its way to another ledger.
+func (l *lane) Left(e *broker.Entry) {
+	q := l.queueOf(e)
+	l.free(e)
+	q.moving++
+	l.wake(q)
+}
+
+// Handed counts an entry's arrival there.
+func (l *lane) Handed(e *broker.Entry) { l.queueOf(e).moving-- }
+
+// Lost gives up a delivery whose settlement the broker would not take.
+func (l *lane) Lost(e *broker.Entry) {
+	d, ok := e.Slot.(*delivery)
+	switch {
+	case !ok:
+		l.unplace(e)
+	case d.stage == running:
+		l.release(d)
+		l.count(d.q, ledger.Superseded)
+		l.free(e)
+	default: // its verdict will find nothing to act on
+	}
+}
+
+// free ends the entry's delivery, if it has one.
+func (l *lane) free(e *broker.Entry) {
+	if d, ok := e.Slot.(*delivery); ok {
+		if d.stage != running {
+			l.open.Add(-1)
+		}
+		*d = delivery{}
+		l.spare = append(l.spare, d)
+	}
+	e.Slot = nil
+}

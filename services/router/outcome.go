@@ -1,0 +1,208 @@
+package router
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// outcome is a worker's answer to a delivery.
+type outcome nats.Msg
+
+func (o *outcome) apply(l *lane) {
+	m := (*nats.Msg)(o)
+	t, ok := l.seal.open(m.Subject[len(l.reply):])
+	if !ok {
+		l.s.log.Debug("an outcome names no delivery of this lane", "lane", l.slot.name)
+		return
+	}
+	if len(m.Header[protocol.HeaderStatus]) > 0 {
+		l.bounced(t)
+		return
+	}
+	what, text := readOutcome(m)
+	l.conclude(t, what, text)
+}
+
+// readOutcome reads a reply: its outcome, and if that is a failure its text.
+func readOutcome(m *nats.Msg) (protocol.Outcome, string) {
+	if len(m.Header) == 0 {
+		return protocol.Acknowledged, ""
+	}
+	what := protocol.Outcome(m.Header.Get(protocol.HeaderOutcome))
+	failure := cmp.Or(m.Header.Get(protocol.HeaderServiceError), m.Header.Get(protocol.HeaderServiceErrorCode))
+	if what == "" {
+		if failure == "" {
+			return protocol.Acknowledged, ""
+		}
+		what = protocol.Failed
+	}
+	if what == protocol.Acknowledged {
+		return what, ""
+	}
+	return what, errorText(cmp.Or(string(m.Data), m.Header.Get(protocol.HeaderError), failure))
+}
+
+// errorText cuts a text at protocol.MaxErrorText, between two characters.
+func errorText(s string) string {
+	if len(s) <= protocol.MaxErrorText {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	cut := protocol.MaxErrorText
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return strings.ToValidUTF8(s[:cut], "\uFFFD")
+}
+
+// conclude applies an outcome to what its token names, if that is still to be
+// decided: the first outcome of an attempt counts, later ones and those of
+// earlier attempts are superseded.
+func (l *lane) conclude(t token, what protocol.Outcome, text string) {
+	e := l.ledger.Entry(t.key)
+	if e == nil || e.Decided || e.Generation != t.generation || e.Attempt != t.attempt {
+		l.superseded(e)
+		return
+	}
+	d, inHand := e.Slot.(*delivery)
+	switch {
+	case e.Slot == settled, inHand && d.stage != running:
+		l.superseded(e)
+	case what == protocol.Acknowledged:
+		// Whoever did the work, it is done: also one who was thought to have
+		// vanished.
+		l.acknowledged(e)
+	case t.turn != turnOf(e):
+		l.superseded(e)
+	case inHand:
+		l.ended(d, what, text)
+	case what == protocol.Cancelled || e.Slot == unreadable:
+		// It is where it belongs.
+	default:
+		l.unplace(e)
+		l.judge(l.newDelivery(e, l.queueOf(e)), what, text)
+	}
+}
+
+// superseded counts an outcome that has no effect.
+func (l *lane) superseded(e *broker.Entry) {
+	if e == nil {
+		l.s.superseded.Add(1)
+		return
+	}
+	l.count(l.queueOf(e), ledger.Superseded)
+}
+
+// acknowledged settles e.
+func (l *lane) acknowledged(e *broker.Entry) {
+	q := l.queueOf(e)
+	if d, ok := e.Slot.(*delivery); ok {
+		d.c.proven()
+		d.c.worker.seen.Store(l.now)
+		l.release(d)
+		l.free(e)
+	} else {
+		l.unplace(e)
+	}
+	e.Slot = settled
+	l.count(q, ledger.Acknowledged)
+	q.store.Settle(e)
+}
+
+// ended takes the end of a delivery that was not acknowledged.
+func (l *lane) ended(d *delivery, what protocol.Outcome, text string) {
+	d.c.worker.seen.Store(l.now)
+	if what == protocol.Cancelled {
+		// Its worker is shutting down: others first.
+		l.rest(d.c)
+		l.putBack(d)
+		return
+	}
+	d.c.proven()
+	l.release(d)
+	l.judge(d, what, text)
+}
+
+// bounced puts a delivery back that nobody was there to take.
+func (l *lane) bounced(t token) {
+	e := l.ledger.Entry(t.key)
+	if e == nil {
+		return
+	}
+	d, ok := e.Slot.(*delivery)
+	if !ok || d.stage != running || t != tokenOf(e) {
+		return
+	}
+	l.rest(d.c)
+	l.putBack(d)
+}
+
+// expire ends the deliveries whose time is up.
+func (l *lane) expire() {
+	for _, list := range l.deadlines {
+		for d := list.first; d != nil && d.started+list.limit <= l.now; d = list.first {
+			l.release(d)
+			l.judge(d, protocol.Timeout, fmt.Sprintf("TIMEOUT: no answer within %v", time.Duration(list.limit)))
+		}
+	}
+}
+
+// vanished ends the deliveries of a worker that is gone.
+func (l *lane) vanished(w *worker) {
+	for _, d := range l.inHand(w) {
+		if !d.c.gone {
+			l.rest(d.c)
+		}
+		l.release(d)
+		l.judge(d, protocol.Vanished, fmt.Sprintf("the worker %s (%s) vanished", w.id, w.name))
+	}
+}
+
+// inHand are the deliveries in w's hands.
+func (l *lane) inHand(w *worker) []*delivery {
+	if w.held.Load() == 0 {
+		return nil
+	}
+	var all []*delivery
+	for _, list := range l.deadlines {
+		for d := list.first; d != nil; d = d.next {
+			if d.c.worker == w {
+				all = append(all, d)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *delivery) int { return cmp.Compare(a.e.Key, b.e.Key) })
+	return all
+}
+
+// unplace takes an entry that is in nobody's hands out of the list it is in.
+func (l *lane) unplace(e *broker.Entry) {
+	q := l.queueOf(e)
+	switch s := e.Slot.(type) {
+	case place:
+		switch s {
+		case held:
+			q.held.remove(e)
+		case paused:
+			heap.Remove(&l.pauses, slices.Index(l.pauses, e))
+		case reading:
+			q.ready.remove(e)
+		case settled, unreadable:
+		}
+	case *broker.Message:
+		q.read--
+		q.ready.remove(e)
+	case nil:
+		q.ready.remove(e)
+	}
+	e.Slot = nil
+}

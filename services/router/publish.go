@@ -1,0 +1,263 @@
+package router
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// maxBacklog is how many bytes a lane lets wait for its log before publishes
+// to it are refused.
+const maxBacklog = 64 << 20
+
+var (
+	errMoving   = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane is moving to another router: publish again")
+	errOverload = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane has %d MiB to write already: publish again a little later", maxBacklog>>20)
+	errDraining = protocol.Errorf(protocol.CodeUnavailable, "this router is shutting down: publish again")
+	errTopics   = protocol.Errorf(protocol.CodeUnsupported, "this router does not serve topics: publish to a queue, %s<execution>.<route>", protocol.SubjectPublishQueue)
+)
+
+// publication is a publish on its way into the log.
+type publication struct {
+	message ledger.Message
+	queue   string
+	dedup   string
+	reply   string
+}
+
+// route is where a publish subject leads.
+type route struct {
+	queue string
+	slot  *slot
+	err   error // of a subject that leads nowhere
+}
+
+// ingress checks publishes as they arrive on one subscription; what it
+// remembers is that subscription's alone.
+type ingress struct {
+	s      *Service
+	prefix string
+	routes map[string]*route // by what follows prefix
+	passOn bool              // to the lane's owner, if that is another router
+}
+
+// maxRoutes bounds what an ingress remembers.
+const maxRoutes = 1 << 16
+
+func (s *Service) newIngress(prefix string, passOn bool) *ingress {
+	return &ingress{s: s, prefix: prefix, passOn: passOn, routes: make(map[string]*route)}
+}
+
+// publish takes one publish: it refuses it, passes it on, or gives it to its
+// lane.
+func (in *ingress) publish(m *nats.Msg) {
+	if err := in.admit(m); err != nil {
+		in.s.refuse(m.Reply, err)
+	}
+}
+
+func (in *ingress) admit(m *nats.Msg) error {
+	r := in.route(m.Subject[len(in.prefix):])
+	if r.err != nil {
+		return r.err
+	}
+	if in.s.draining.Load() {
+		return errDraining
+	}
+	o := r.slot.current.Load()
+	if o == nil {
+		return in.pass(r.slot, m)
+	}
+	p := &publication{queue: r.queue, reply: m.Reply}
+	if err := p.fill(m, in.s.maxPayload); err != nil {
+		return err
+	}
+	if o.running.Backlog() > maxBacklog {
+		return errOverload
+	}
+	if !o.running.Send(p) {
+		return errMoving
+	}
+	return nil
+}
+
+// route finds where a subject leads.
+func (in *ingress) route(rest string) *route {
+	r := in.routes[rest]
+	if r == nil {
+		r = in.s.resolve(rest)
+		if len(in.routes) >= maxRoutes {
+			clear(in.routes)
+		}
+		if r.err == nil {
+			in.routes[strings.Clone(rest)] = r
+		}
+	}
+	return r
+}
+
+// resolve checks the names in what follows SubjectPublishQueue.
+func (s *Service) resolve(rest string) *route {
+	execution, name, found := strings.Cut(rest, ".")
+	if !found {
+		return &route{err: protocol.Errorf(protocol.CodeInvalidName, "the subject names no route: publish to %s<execution>.<route>", protocol.SubjectPublishQueue)}
+	}
+	if err := scope.CheckExecution(execution); err != nil {
+		return &route{err: err}
+	}
+	name, err := scope.Route(execution, name)
+	if err != nil {
+		return &route{err: err}
+	}
+	queue := scope.ScopedName(execution, name)
+	return &route{queue: queue, slot: s.slots()[ledger.Of(queue, len(s.slots()))]}
+}
+
+// pass gives a publish to the router that owns the lane; it answers the
+// publisher itself. One that came from another router is not passed on again.
+func (in *ingress) pass(at *slot, m *nats.Msg) error {
+	if !in.passOn {
+		return errMoving
+	}
+	forward := nats.Msg{
+		Subject: at.publishSubject() + m.Subject[len(in.prefix):],
+		Reply:   m.Reply, Header: m.Header, Data: m.Data,
+	}
+	if err := in.s.bulk.PublishMsg(&forward); err != nil {
+		return protocol.Errorf(protocol.CodeUnavailable, "the publish could not be passed on: %v", err)
+	}
+	return nil
+}
+
+// fill checks m and makes a message of it.
+func (p *publication) fill(m *nats.Msg, maxPayload int) error {
+	if len(m.Data) > maxPayload {
+		return protocol.Errorf(protocol.CodePayloadTooLarge, "the payload has %d bytes, more than %d: send a reference to it", len(m.Data), maxPayload)
+	}
+	if len(m.Header) > 0 {
+		if err := p.headers(m.Header); err != nil {
+			return err
+		}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	seconds, ns := id.Time().UnixTime()
+	p.message.ID, p.message.Body = id, m.Data
+	p.message.PublishedAt = seconds*1e9 + ns
+	return nil
+}
+
+// headers checks and takes the publisher's headers; the deduplication id is
+// for the mesh alone.
+func (p *publication) headers(h nats.Header) error {
+	if err := protocol.CheckHeaders(h); err != nil {
+		return err
+	}
+	for name, values := range h {
+		if strings.EqualFold(name, protocol.HeaderDedup) {
+			if p.dedup != "" {
+				return protocol.Errorf(protocol.CodeInvalidArgs, "%s is given twice: send one", protocol.HeaderDedup)
+			}
+			if p.dedup = values[0]; p.dedup == "" || len(p.dedup) > protocol.MaxDedupID {
+				return protocol.Errorf(protocol.CodeInvalidArgs, "%s has %d bytes: it takes 1 to %d", protocol.HeaderDedup, len(p.dedup), protocol.MaxDedupID)
+			}
+			delete(h, name)
+		}
+	}
+	protocol.CleanTrace(h)
+	if len(h) > 0 {
+		p.message.Headers = h
+	}
+	return nil
+}
+
+// apply stages the publish, or refuses it.
+func (p *publication) apply(l *lane) {
+	if err := l.stage(p); err != nil {
+		l.s.refuse(p.reply, err)
+	}
+}
+
+func (l *lane) stage(p *publication) error {
+	if l.draining {
+		return errDraining
+	}
+	q := l.queue(p.queue)
+	size := int64(len(p.message.Body))
+	if err := l.admits(q, size); err != nil {
+		return err
+	}
+	if err := q.store.Publish(broker.Publish{Message: &p.message, Queue: q.name, Dedup: p.dedup, Tag: p}); err != nil {
+		return err
+	}
+	l.staging(q, 1, size)
+	return nil
+}
+
+// staging keeps account of publishes on their way into the log: limits count
+// them.
+func (l *lane) staging(q *queue, messages, bytes int64) {
+	q.staged += messages
+	q.stagedBytes += bytes
+	l.entries.Add(messages)
+	l.bytes.Add(bytes)
+	l.stagedEntries += messages
+	l.stagedBytes += bytes
+}
+
+// Stored answers a publish that is in the log.
+func (l *lane) Stored(tag any, r broker.Receipt) {
+	p, ok := tag.(*publication)
+	if !ok {
+		return
+	}
+	q := l.queue(p.queue)
+	l.staging(q, -1, -int64(len(p.message.Body)))
+	if r.Duplicate {
+		l.count(q, ledger.Deduplicated)
+	}
+	if p.reply == "" {
+		return
+	}
+	l.answer = l.s.appendAck(l.answer[:0], r, len(q.consumers))
+	if err := l.s.bulk.Publish(p.reply, l.answer); err != nil {
+		l.s.log.Debug("a publish could not be answered", "queue", q.name, "error", err)
+	}
+}
+
+// appendAck appends a protocol.PublishAck. It is written by hand: there is one
+// for each message.
+func (s *Service) appendAck(b []byte, r broker.Receipt, listeners int) []byte {
+	b = append(b, s.ackStream...)
+	b = strconv.AppendUint(b, r.Seq, 10)
+	if r.Duplicate {
+		b = append(b, `,"duplicate":true`...)
+	}
+	b = append(b, `,"message_id":"`...)
+	b = append(b, uuid.UUID(r.ID).String()...)
+	b = append(b, s.ackBroker...)
+	b = strconv.AppendInt(b, int64(listeners), 10)
+	return append(b, '}')
+}
+
+// publishTopic answers what is published to a topic.
+func (s *Service) publishTopic(m *nats.Msg) { s.refuse(m.Reply, errTopics) }
+
+// refuse answers a publish with an error; nothing of it is stored.
+func (s *Service) refuse(reply string, err error) {
+	s.refused.Add(1)
+	if reply == "" {
+		return
+	}
+	if err := s.bulk.Publish(reply, protocol.MarshalErrorBody(protocol.AsError(err))); err != nil {
+		s.log.Debug("a publish could not be refused", "error", err)
+	}
+}

@@ -1,0 +1,135 @@
+package router
+
+import (
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// queue is one queue of a lane, from the first message or consumer on.
+type queue struct {
+	name   string
+	ledger *broker.Queue // nil before the first message
+	store  broker.Store
+
+	ready readyList
+	// held are entries of before this owner: withheld until their workers have
+	// said which of them they run.
+	held readyList
+
+	consumers []*consumer
+	next      int // whose turn it is
+	policy    policy
+
+	inflight    int   // deliveries in workers' hands
+	judging     int   // failed ones whose verdict is awaited
+	moving      int64 // on their way to another ledger
+	staged      int64 // publishes being committed, and their bytes
+	stagedBytes int64
+
+	reading int // entries whose bodies are being read
+	read    int // ready entries whose bodies were read ahead
+
+	counts  [ledger.NumCounters]uint64 // of this turn
+	counted bool
+
+	listed      bool // in the lane's round
+	nextInRound *queue
+}
+
+// maxJudging bounds what a queue's failing messages hold while the retry
+// service is away: beyond it nothing more is dispatched from the queue.
+const maxJudging = 1024
+
+func newQueue(name string, store broker.Store) *queue {
+	return &queue{name: name, store: store, policy: policy{
+		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,
+	}}
+}
+
+// pick is the consumer whose turn it is, nil if none has room.
+func (q *queue) pick(now int64) *consumer {
+	for range q.consumers {
+		if q.next >= len(q.consumers) {
+			q.next = 0
+		}
+		c := q.consumers[q.next]
+		q.next++
+		if c.free(now) {
+			return c
+		}
+	}
+	return nil
+}
+
+// attach makes c the queue's consumer, or takes its changes over.
+func (q *queue) attach(c *consumer) {
+	newest := true
+	known := false
+	for _, other := range q.consumers {
+		known = known || other == c
+		newest = newest && !other.since.After(c.since)
+	}
+	if !known {
+		q.consumers = append(q.consumers, c)
+	}
+	if newest {
+		q.policy = c.policy()
+	}
+}
+
+// detach removes c; what it holds stays with it.
+func (q *queue) detach(c *consumer) {
+	c.gone = true
+	kept := q.consumers[:0]
+	for _, other := range q.consumers {
+		if other != c {
+			kept = append(kept, other)
+		}
+	}
+	clear(q.consumers[len(kept):])
+	q.consumers = kept
+}
+
+// window is how many messages its consumers take at once.
+func (q *queue) window() int {
+	n := 0
+	for _, c := range q.consumers {
+		if !c.Draining {
+			n += c.Concurrency
+		}
+	}
+	return n
+}
+
+// live is what the queue's owner stores of it.
+func (q *queue) live() (messages, bytes int64) {
+	if q.ledger == nil {
+		return q.staged, q.stagedBytes
+	}
+	return q.ledger.Live + q.staged, q.ledger.Bytes + q.stagedBytes
+}
+
+// info is the queue for people.
+func (q *queue) info() protocol.QueueInfo {
+	i := protocol.QueueInfo{
+		Queue: q.name, InFlight: int64(q.inflight), Moving: q.moving, Consumers: len(q.consumers),
+	}
+	if q.ledger != nil {
+		i.Ready = max(0, q.ledger.Live-q.moving-i.InFlight)
+		i.Bytes = q.ledger.Bytes
+		i.Counters = counters(&q.ledger.Counters)
+	}
+	return i
+}
+
+// counters names the counts that are not zero.
+func counters(counts *[ledger.NumCounters]uint64) map[string]uint64 {
+	named := make(map[string]uint64)
+	for c, n := range counts {
+		if n > 0 {
+			named[ledger.Counter(c).String()] = n
+		}
+	}
+	return named
+}

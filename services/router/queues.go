@@ -1,0 +1,141 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// defaultQueues are listed when the request does not say how many.
+const defaultQueues = 1000
+
+// queues answers SubjectQueues for the lanes this router owns.
+func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protocol.QueuesPage, error) {
+	page := protocol.QueuesPage{Instance: s.o.Instance}
+	found, err := gather(ctx, s, func(l *lane) []protocol.QueueInfo { return l.list(r) })
+	if err != nil {
+		return page, err
+	}
+	page.Queues = slices.Concat(found...)
+	slices.SortFunc(page.Queues, func(a, b protocol.QueueInfo) int { return cmp.Compare(a.Queue, b.Queue) })
+	if limit := cmp.Or(max(r.Limit, 0), defaultQueues); len(page.Queues) > limit {
+		page.Queues, page.More = page.Queues[:limit:limit], true
+	}
+	for i := range page.Queues {
+		q := &page.Queues[i]
+		q.Execution, q.Route, _ = scope.ParseScoped(q.Queue)
+	}
+	return page, nil
+}
+
+// list describes the lane's queues that are asked for: those that something is
+// known of.
+func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
+	if r.Queue != "" {
+		if q := l.queues[r.Queue]; q != nil && q.exists() {
+			return []protocol.QueueInfo{q.info()}
+		}
+		return nil
+	}
+	prefix := ""
+	if r.Execution != "" {
+		prefix = scope.ScopedName(r.Execution, "")
+	}
+	var infos []protocol.QueueInfo
+	for name, q := range l.queues {
+		if name > r.After && strings.HasPrefix(name, prefix) && q.exists() {
+			infos = append(infos, q.info())
+		}
+	}
+	return infos
+}
+
+func (q *queue) exists() bool { return q.ledger != nil || len(q.consumers) > 0 }
+
+// gather asks every lane that is open here. One that closes meanwhile is left
+// out: its next owner answers for it.
+func gather[R any](ctx context.Context, s *Service, f func(l *lane) R) ([]R, error) {
+	type answer struct{ r R }
+	answers := make(chan answer, len(s.slots()))
+	var all []R
+	for _, at := range s.slots() {
+		o := at.current.Load()
+		if o == nil || !o.running.Send(call(func(l *lane) { answers <- answer{f(l)} })) {
+			continue
+		}
+		select {
+		case a := <-answers:
+			all = append(all, a.r)
+		case <-o.running.Done():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return all, nil
+}
+
+// stats answers SubjectStats.
+func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, error) {
+	found, err := gather(ctx, s, (*lane).total)
+	if err != nil {
+		return protocol.Stats{}, err
+	}
+	var sum totals
+	for _, t := range found {
+		for c, n := range t.counters {
+			sum.counters[c] += n
+		}
+		sum.queues += t.queues
+		sum.moving += t.moving
+	}
+	sum.counters[ledger.Superseded] += s.superseded.Load()
+	sum.counters[ledger.Refused] += s.refused.Load()
+	load, held := s.ownLoad(), float64(s.inWorkersHands())
+	return protocol.Stats{
+		Service: serviceName, Instance: s.o.Instance, Version: s.o.Version,
+		Counters: counters(&sum.counters),
+		Gauges: map[string]float64{
+			"lanes": float64(len(found)), "queues": float64(sum.queues), "workers": float64(len(s.directory.all())),
+			"ready": float64(load.Messages) - float64(sum.moving) - held, "in_flight": held,
+			"moving": float64(sum.moving), "bytes": float64(load.Bytes),
+		},
+	}, nil
+}
+
+type totals struct {
+	counters [ledger.NumCounters]uint64
+	queues   int
+	moving   int64
+}
+
+func (l *lane) total() totals {
+	var t totals
+	for _, q := range l.queues {
+		if q.ledger == nil {
+			continue
+		}
+		for c, n := range q.ledger.Counters {
+			t.counters[c] += n
+		}
+		t.queues++
+		t.moving += q.moving
+	}
+	return t
+}
+
+// ready answers SubjectReady.
+func (s *Service) ready(context.Context, protocol.Empty) (protocol.Ready, error) {
+	_, waiting := s.keeper.Ready()
+	if !s.directory.known.Load() {
+		waiting = append(waiting, "the registry has not told who works")
+	}
+	if !s.next.known() {
+		waiting = append(waiting, "retry and dlq have not been started on this NATS")
+	}
+	return protocol.Ready{Service: serviceName, Instance: s.o.Instance, Ready: len(waiting) == 0, Waiting: waiting}, nil
+}

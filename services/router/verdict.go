@@ -1,0 +1,200 @@
+package router
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+const (
+	verdictBatch   = 256
+	verdictTimeout = time.Second
+	verdictMinWait = 50 * time.Millisecond // before asking again
+	verdictMaxWait = 2 * time.Second
+)
+
+// executable are the verdicts this router knows.
+var executable = []protocol.Verdict{
+	protocol.VerdictSettle, protocol.VerdictRetryAt, protocol.VerdictHold,
+	protocol.VerdictDeadLetter, protocol.VerdictReturn,
+}
+
+// verdicts asks the retry service what becomes of a lane's failures, in
+// batches, one at a time. While that service is away they wait here, without
+// room of their queue's window.
+type verdicts struct {
+	waiting []*delivery
+	asked   []*delivery
+	number  uint64 // of the question under way
+	until   int64  // its answer counts until then; or not asked again before
+	wait    time.Duration
+}
+
+// judge gives a delivery that ended to the retry service.
+func (l *lane) judge(d *delivery, what protocol.Outcome, text string) {
+	d.stage, d.outcome, d.text, d.at = judged, what, text, l.wall
+	d.q.judging++
+	l.open.Add(1)
+	l.verdicts.waiting = append(l.verdicts.waiting, d)
+}
+
+// tick asks for what waits, once the registry is known: its policies matter.
+func (v *verdicts) tick(l *lane) {
+	if l.now < v.until {
+		return
+	}
+	if len(v.asked) > 0 {
+		v.failed(l, "no answer in time")
+		return
+	}
+	if len(v.waiting) == 0 || !l.s.directory.known.Load() || !l.s.next.known() {
+		return
+	}
+	n := min(len(v.waiting), verdictBatch)
+	v.asked = append(v.asked, v.waiting[:n]...)
+	v.waiting = v.waiting[n:]
+	v.number++
+	v.until = l.now + int64(verdictTimeout)
+	if err := l.s.ask(protocol.SubjectDecide, l.inbox(askVerdicts, v.number), v.request()); err != nil {
+		v.failed(l, err.Error())
+	}
+}
+
+// next is when tick has to be called.
+func (v *verdicts) next(l *lane) int64 {
+	if len(v.asked) > 0 || len(v.waiting) > 0 {
+		return max(v.until, l.now+int64(verdictMinWait))
+	}
+	return l.now + int64(idle)
+}
+
+func (v *verdicts) request() protocol.DecideRequest {
+	r := protocol.DecideRequest{Verdicts: executable, Items: make([]protocol.DecideItem, len(v.asked))}
+	for i, d := range v.asked {
+		p := d.policy()
+		r.Items[i] = protocol.DecideItem{
+			MessageID: d.e.ID.String(), Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
+			Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,
+			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs,
+		}
+	}
+	return r
+}
+
+func (d *delivery) policy() policy {
+	if d.c != nil {
+		return d.c.policy()
+	}
+	return d.q.policy
+}
+
+// failed puts the question back, to be asked again a little later.
+func (v *verdicts) failed(l *lane, why string) {
+	if v.wait == 0 {
+		l.s.log.Warn("the retry service does not answer; failed deliveries wait", "lane", l.slot.name, "error", why)
+	}
+	v.wait = min(max(2*v.wait, verdictMinWait), verdictMaxWait)
+	v.until = l.now + int64(v.wait)
+	v.waiting = append(v.asked, v.waiting...)
+	v.asked = nil
+}
+
+// answered executes an answer of the retry service.
+func (v *verdicts) answered(l *lane, number uint64, m *nats.Msg) {
+	if number != v.number || len(v.asked) == 0 {
+		return // given up, and asked again since: deciding changes nothing
+	}
+	var reply protocol.DecideReply
+	if status := m.Header.Get(protocol.HeaderStatus); status != "" {
+		v.failed(l, "nobody is there")
+		return
+	}
+	if e := protocol.ParseErrorBody(m.Data); e != nil {
+		v.failed(l, e.Error())
+		return
+	}
+	if err := json.Unmarshal(m.Data, &reply); err != nil || len(reply.Items) != len(v.asked) {
+		v.failed(l, "the answer is not one verdict for each delivery")
+		return
+	}
+	for i, d := range v.asked {
+		l.execute(d, reply.Items[i])
+	}
+	v.asked, v.until, v.wait = v.asked[:0], 0, 0
+}
+
+// execute records what becomes of a delivery. Its counts are in the same turn
+// as its record, so that a restart has both or neither.
+func (l *lane) execute(d *delivery, v protocol.Decision) {
+	e, q, what := d.e, d.q, d.outcome
+	q.judging--
+	d.stage = recording
+	meta := q.store.Meta(e)
+	meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due = v.Attempt, v.Vanished, v.Incomplete, v.Due
+	var done bool
+	switch v.Verdict {
+	case protocol.VerdictSettle:
+		l.free(e)
+		e.Slot = settled
+		q.store.Settle(e)
+		done = true
+	case protocol.VerdictRetryAt:
+		d.failure(&meta)
+		done = q.store.Retry(e, meta)
+		l.countIf(done, q, ledger.Retried)
+	case protocol.VerdictDeadLetter:
+		d.failure(&meta)
+		meta.Reason, meta.Due = v.Reason, 0
+		done = q.store.DeadLetter(e, meta)
+		l.countIf(done, q, ledger.DeadLettered)
+	default: // return, hold
+		done = q.store.Return(e, meta)
+	}
+	if !done {
+		l.s.log.Error("a verdict could not be recorded", "queue", q.name, "message", e.ID, "verdict", v.Verdict)
+		l.count(q, ledger.Lost)
+		l.free(e)
+		return
+	}
+	l.countEnd(q, what)
+	l.wake(q)
+}
+
+func (l *lane) countIf(ok bool, q *queue, c ledger.Counter) {
+	if ok {
+		l.count(q, c)
+	}
+}
+
+// countEnd counts how a delivery ended.
+func (l *lane) countEnd(q *queue, what protocol.Outcome) {
+	switch what {
+	case protocol.Failed, protocol.Timeout:
+		l.count(q, ledger.Failed)
+	case protocol.Rejected:
+		l.count(q, ledger.Rejected)
+	case protocol.Vanished:
+		l.count(q, ledger.Vanished)
+	default:
+		l.count(q, ledger.Incomplete)
+	}
+}
+
+// failure writes the delivery's end into its message's story.
+func (d *delivery) failure(meta *ledger.Meta) {
+	meta.LastFailure = d.at
+	if meta.FirstFailure == 0 {
+		meta.FirstFailure = d.at
+	}
+	meta.Error = d.text
+	meta.Source = ""
+	if d.c != nil {
+		meta.Source = d.c.ID
+	}
+	if d.text == "" && d.outcome != protocol.Failed && d.outcome != protocol.Rejected {
+		meta.Error = "the answer was " + string(d.outcome)
+	}
+}
