@@ -1,0 +1,139 @@
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// directory is what this registry knows of the bucket's workers. The records
+// in it are never changed, only replaced.
+type directory struct {
+	mu      sync.RWMutex
+	workers map[string]*workerDoc
+	byQueue map[string]map[string]*protocol.Subscription // by queue and subscription id
+}
+
+func newDirectory() *directory {
+	return &directory{workers: map[string]*workerDoc{}, byQueue: map[string]map[string]*protocol.Subscription{}}
+}
+
+// apply takes a record if it is newer than what is known; one that says Gone
+// takes the worker out.
+func (d *directory) apply(doc *workerDoc) (changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.workers[doc.ID]
+	if old != nil && old.KVRevision >= doc.KVRevision {
+		return false
+	}
+	d.removeLocked(old)
+	if doc.Gone {
+		return true
+	}
+	d.workers[doc.ID] = doc
+	for i := range doc.Subscriptions {
+		sub := &doc.Subscriptions[i]
+		if d.byQueue[sub.Queue] == nil {
+			d.byQueue[sub.Queue] = map[string]*protocol.Subscription{}
+		}
+		d.byQueue[sub.Queue][sub.ID] = sub
+	}
+	return true
+}
+
+// drop takes a worker out, unless it is known by a newer record.
+func (d *directory) drop(id string, revision uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old := d.workers[id]; old != nil && old.KVRevision <= revision {
+		d.removeLocked(old)
+	}
+}
+
+func (d *directory) removeLocked(doc *workerDoc) {
+	if doc == nil {
+		return
+	}
+	delete(d.workers, doc.ID)
+	for i := range doc.Subscriptions {
+		sub := &doc.Subscriptions[i]
+		delete(d.byQueue[sub.Queue], sub.ID)
+		if len(d.byQueue[sub.Queue]) == 0 {
+			delete(d.byQueue, sub.Queue)
+		}
+	}
+}
+
+// worker is a worker's record, nil if it is not known.
+func (d *directory) worker(id string) *workerDoc {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.workers[id]
+}
+
+// revisions are the workers and the revision each is known by.
+func (d *directory) revisions() map[string]uint64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	revisions := make(map[string]uint64, len(d.workers))
+	for id, doc := range d.workers {
+		revisions[id] = doc.KVRevision
+	}
+	return revisions
+}
+
+// all are the workers, in order of id.
+func (d *directory) all() []*workerDoc {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(d.workers), func(a, b *workerDoc) int { return strings.Compare(a.ID, b.ID) })
+}
+
+func (d *directory) size() (workers, subscriptions, functions int) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, doc := range d.workers {
+		subscriptions += len(doc.Subscriptions)
+		functions += len(doc.Functions)
+	}
+	return len(d.workers), subscriptions, functions
+}
+
+// differences warns where a worker's subscription and another of the same
+// queue ask for different policies.
+func (d *directory) differences(w *protocol.Worker) []string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var warnings []string
+	for i := range w.Subscriptions {
+		sub := &w.Subscriptions[i]
+		for _, other := range d.byQueue[sub.Queue] {
+			if other.ID != sub.ID && policyOf(other) != policyOf(sub) {
+				warnings = append(warnings, d.differenceLocked(sub, other))
+				break
+			}
+		}
+	}
+	return warnings
+}
+
+func (d *directory) differenceLocked(sub, other *protocol.Subscription) string {
+	newest, name := sub, "unknown"
+	if other.Since.After(sub.Since) {
+		newest = other
+	}
+	if w := d.workers[other.Worker]; w != nil {
+		name = w.Name
+	}
+	return fmt.Sprintf("%s asks for %s on %s, but %s of worker %s for %s: the newest subscription's policy holds for the queue, which is %s; give all the same",
+		sub.Name, sayPolicy(sub), sub.Queue, other.Name, name, sayPolicy(other), sayPolicy(newest))
+}
+
+func sayPolicy(sub *protocol.Subscription) string {
+	return fmt.Sprintf("max_retries %d, backoff_ms %d, timeout_ms %d", sub.MaxRetries, sub.BackoffMs, sub.TimeoutMs)
+}

@@ -1,0 +1,141 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// hello stores all that a worker wants. It is answered when the bucket has it.
+// A declaration older than the stored one, late on its way, is CONFLICT.
+func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registered, error) {
+	doc := s.known.worker(h.WorkerID)
+	for {
+		next, err := s.declare(ctx, &h, doc)
+		if err != nil {
+			return protocol.Registered{}, err
+		}
+		err = s.store.put(ctx, next)
+		if err == nil {
+			s.announce(next)
+			return registered(&next.Worker, s.o.keepalive(), s.known.differences(&next.Worker)), nil
+		}
+		if !errors.Is(err, errMoved) {
+			return protocol.Registered{}, err
+		}
+		if doc, err = s.store.worker(ctx, h.WorkerID); err != nil {
+			return protocol.Registered{}, err
+		}
+	}
+}
+
+// declare is the record a Hello makes of the one before, nil if there is none.
+// Its policies are kept first: once the record is stored it counts as told.
+func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *workerDoc) (*workerDoc, error) {
+	next := &workerDoc{}
+	var worker *protocol.Worker
+	var revision uint64
+	if before != nil {
+		next.Head, revision = before.Head, before.KVRevision
+		if !before.Gone {
+			worker = &before.Worker
+		}
+	}
+	if worker != nil && worker.Revision > h.Revision {
+		return nil, protocol.Errorf(protocol.CodeConflict, "declaration %d of worker %s is older than the one that is known (%d): send the newest", h.Revision, h.WorkerID, worker.Revision)
+	}
+	now := time.Now().UTC()
+	var err error
+	if next.Worker, err = declare(h, worker, now); err != nil {
+		return nil, err
+	}
+	next.KVRevision = revision
+	for i := range next.Subscriptions {
+		if sub := &next.Subscriptions[i]; sub.Since.Equal(now) {
+			if err := s.keepPolicy(ctx, sub); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return next, nil
+}
+
+// keepPolicy makes the policy of a queue's newest subscription the queue's.
+func (s *Service) keepPolicy(ctx context.Context, sub *protocol.Subscription) error {
+	for {
+		doc, revision, err := s.store.policy(ctx, sub.Queue)
+		if err != nil {
+			return err
+		}
+		if doc.Policy == policyOf(sub) {
+			return nil
+		}
+		doc.Policy, doc.By = policyOf(sub), sub.ID
+		if err := s.store.putPolicy(ctx, sub.Queue, doc, revision); !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+}
+
+// bye ends a worker's registration. That it is not known is no error.
+func (s *Service) bye(ctx context.Context, b protocol.Bye) (protocol.Empty, error) {
+	if err := scope.CheckToken(b.WorkerID); err != nil {
+		return protocol.Empty{}, err
+	}
+	for {
+		doc, err := s.store.worker(ctx, b.WorkerID)
+		if err != nil {
+			return protocol.Empty{}, err
+		}
+		if doc == nil || doc.Gone {
+			s.alive.forget(b.WorkerID)
+			return protocol.Empty{}, nil
+		}
+		if err := s.gone(ctx, doc); !errors.Is(err, errMoved) {
+			return protocol.Empty{}, err
+		}
+	}
+}
+
+// gone ends a registration: the record says so first, with a revision that
+// orders it among the worker's other changes, and is then removed. It is
+// errMoved if the record is not doc any more.
+func (s *Service) gone(ctx context.Context, doc *workerDoc) error {
+	end := &workerDoc{Head: doc.Head, Worker: doc.Worker}
+	end.Gone, end.Subscriptions, end.Functions = true, nil, nil
+	if err := s.store.put(ctx, end); err != nil {
+		return err
+	}
+	s.announce(end)
+	s.clearAway(ctx, end)
+	return nil
+}
+
+// clearAway removes a record that says Gone. If that fails, the next reading
+// of all records does it.
+func (s *Service) clearAway(ctx context.Context, end *workerDoc) {
+	if err := s.store.remove(ctx, end); err != nil {
+		s.log.Debug("an ended worker's record could not be removed yet", "worker", end.ID, "error", err)
+	}
+}
+
+// announce applies a record that is stored, and tells everybody.
+func (s *Service) announce(doc *workerDoc) {
+	s.known.apply(doc)
+	if doc.Gone {
+		s.alive.forget(doc.ID)
+	} else {
+		s.alive.hear(doc.ID)
+	}
+	body, err := json.Marshal(protocol.WorkerChanged{Worker: doc.Worker})
+	if err == nil {
+		err = s.nc.Publish(protocol.SubjectWorkerChanged, body)
+	}
+	if err != nil { // they read the records again by themselves
+		s.log.Warn("a worker's change could not be announced", "worker", doc.ID, "error", err)
+	}
+}

@@ -1,0 +1,645 @@
+package registry_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/natsserver"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/registry"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// silence is short, so that the tests of it are.
+const silence = 600 * time.Millisecond
+
+func guard(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustServer(t *testing.T) *natsserver.Server {
+	t.Helper()
+	s, err := natsserver.Start(guard(t), natsserver.Options{DataDir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(guard(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func mustConnect(t *testing.T, s *natsserver.Server) *nats.Conn {
+	t.Helper()
+	nc, err := mesh.Connect(guard(t), mesh.ConnectOptions{URL: s.URL(), Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func mustStart(t *testing.T, s *natsserver.Server, o registry.Options) *registry.Service {
+	t.Helper()
+	o.Mesh.URL = s.URL()
+	r, err := registry.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(guard(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustStop(t, r) })
+	return r
+}
+
+func mustStop(t *testing.T, r *registry.Service) {
+	t.Helper()
+	if err := r.Stop(guard(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func request[R any](t *testing.T, nc *nats.Conn, subject string, q any) R {
+	t.Helper()
+	r, err := mesh.Request[R](guard(t), nc, subject, q)
+	if err != nil {
+		t.Fatalf("%s: %v", subject, err)
+	}
+	return r
+}
+
+func hello(t *testing.T, nc *nats.Conn, h protocol.Hello) protocol.Registered {
+	t.Helper()
+	return request[protocol.Registered](t, nc, protocol.SubjectHello, h)
+}
+
+func workers(t *testing.T, nc *nats.Conn) []protocol.Worker {
+	t.Helper()
+	return request[protocol.WorkersPage](t, nc, protocol.SubjectWorkers, protocol.WorkersRequest{}).Workers
+}
+
+// eventually waits until ok holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx := guard(t)
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !ok() {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// events are the changes of workers as they arrive.
+func events(t *testing.T, nc *nats.Conn) func() protocol.Worker {
+	t.Helper()
+	sub, err := nc.SubscribeSync(protocol.SubjectWorkerChanged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.FlushWithContext(guard(t)); err != nil {
+		t.Fatal(err)
+	}
+	return func() protocol.Worker {
+		t.Helper()
+		msg, err := sub.NextMsgWithContext(guard(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changed protocol.WorkerChanged
+		if err := json.Unmarshal(msg.Data, &changed); err != nil {
+			t.Fatal(err)
+		}
+		return changed.Worker
+	}
+}
+
+func one(worker, execution, route string) protocol.Hello {
+	return protocol.Hello{
+		WorkerID: worker, Name: "host/" + worker, Revision: 1,
+		Subscriptions: []protocol.SubscriptionSpec{{Ref: "r", Execution: execution, Route: route}},
+	}
+}
+
+const execution = "019ce6d0-aaaa-bbbb"
+
+func TestADeclarationBecomesARecord(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	next := events(t, nc)
+	h := one("w1", execution, "/queue/scraping.tasks")
+	h.Subscriptions[0].Name = "web-scraper"
+	h.Functions = []protocol.FunctionSpec{{Namespace: "default", ID: "math::add"}}
+
+	got := hello(t, nc, h)
+	if got.User != "local" || got.KeepaliveMs != protocol.KeepaliveInterval.Milliseconds() || len(got.Warnings) != 0 || len(got.Subscriptions) != 1 {
+		t.Fatalf("registered: %+v", got)
+	}
+	sub := got.Subscriptions[0]
+	if sub.Ref != "r" || sub.Name != "web-scraper:019ce6d0" || sub.Queue != "/queue/"+execution+"/scraping.tasks" || sub.Deliver != "wb.v1.deliver.local."+sub.ID {
+		t.Errorf("subscription: %+v", sub)
+	}
+	changed := next()
+	if len(changed.Subscriptions) != 1 || changed.KVRevision == 0 || changed.Gone {
+		t.Fatalf("event: %+v", changed)
+	}
+	full := changed.Subscriptions[0]
+	if full.Concurrency != 10 || full.MaxRetries != 3 || full.BackoffMs != 1000 || full.TimeoutMs != 1800000 || full.Worker != "w1" || full.Since.IsZero() {
+		t.Errorf("defaults: %+v", full)
+	}
+	if listed := workers(t, nc); len(listed) != 1 || listed[0].KVRevision != changed.KVRevision {
+		t.Errorf("workers: %+v", listed)
+	}
+	subs := request[protocol.SubscriptionsPage](t, nc, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Execution: execution})
+	if len(subs.Subscriptions) != 1 || subs.Subscriptions[0].Name != "web-scraper:019ce6d0" || subs.Subscriptions[0].WorkerName != "host/w1" {
+		t.Errorf("subscriptions: %+v", subs)
+	}
+	if none := request[protocol.SubscriptionsPage](t, nc, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Execution: "other"}); len(none.Subscriptions) != 0 {
+		t.Errorf("another execution sees %+v", none)
+	}
+	fns := request[protocol.FunctionsPage](t, nc, protocol.SubjectFunctions, protocol.FunctionsRequest{})
+	if len(fns.Functions) != 1 || fns.Functions[0].ID != "math::add" || !slices.Equal(fns.Functions[0].Workers, []string{"w1"}) {
+		t.Errorf("functions: %+v", fns)
+	}
+}
+
+func TestALaterDeclarationReplacesAnEarlier(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	h := one("w1", execution, "a")
+	first := hello(t, nc, h)
+	before := workers(t, nc)[0]
+
+	h.Revision = 2
+	h.Subscriptions = append(h.Subscriptions, protocol.SubscriptionSpec{Ref: "s", Execution: execution, Route: "b"})
+	second := hello(t, nc, h)
+	after := workers(t, nc)[0]
+	if second.Subscriptions[0] != first.Subscriptions[0] || len(after.Subscriptions) != 2 {
+		t.Errorf("what stayed has changed: %+v, before %+v", second, first)
+	}
+	if after.KVRevision <= before.KVRevision || !after.Since.Equal(before.Since) || !after.Subscriptions[0].Since.Equal(before.Subscriptions[0].Since) {
+		t.Errorf("since and revision: %+v, before %+v", after, before)
+	}
+	h.Revision = 1
+	if _, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, h); protocol.CodeOf(err) != protocol.CodeConflict {
+		t.Errorf("an older declaration: %v, want CONFLICT", err)
+	}
+	h.Revision, h.Subscriptions = 3, nil
+	hello(t, nc, h)
+	if w := workers(t, nc)[0]; len(w.Subscriptions) != 0 {
+		t.Errorf("left behind: %+v", w.Subscriptions)
+	}
+}
+
+func TestABadDeclarationIsRefusedAndNothingIsStored(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	number := func(n int) *int { return &n }
+	for name, c := range map[string]struct {
+		spoil func(h *protocol.Hello)
+		code  protocol.Code
+	}{
+		"worker id":           {func(h *protocol.Hello) { h.WorkerID = "a.b" }, protocol.CodeInvalidName},
+		"no worker id":        {func(h *protocol.Hello) { h.WorkerID = "" }, protocol.CodeInvalidName},
+		"execution wildcard":  {func(h *protocol.Hello) { h.Subscriptions[0].Execution = "*" }, protocol.CodeInvalidName},
+		"execution rest":      {func(h *protocol.Hello) { h.Subscriptions[0].Execution = ">" }, protocol.CodeInvalidName},
+		"execution too long":  {func(h *protocol.Hello) { h.Subscriptions[0].Execution = strings.Repeat("a", 65) }, protocol.CodeInvalidName},
+		"route wildcard":      {func(h *protocol.Hello) { h.Subscriptions[0].Route = "a.*" }, protocol.CodeInvalidName},
+		"another's queue":     {func(h *protocol.Hello) { h.Subscriptions[0].Route = "/queue/other/a" }, protocol.CodeInvalidName},
+		"subscription name":   {func(h *protocol.Hello) { h.Subscriptions[0].Name = "a b" }, protocol.CodeInvalidName},
+		"no ref":              {func(h *protocol.Hello) { h.Subscriptions[0].Ref = "" }, protocol.CodeInvalidArgs},
+		"same ref":            {func(h *protocol.Hello) { h.Subscriptions = append(h.Subscriptions, h.Subscriptions[0]) }, protocol.CodeInvalidArgs},
+		"concurrency below 0": {func(h *protocol.Hello) { h.Subscriptions[0].Concurrency = number(-1) }, protocol.CodeInvalidArgs},
+		"concurrency above":   {func(h *protocol.Hello) { h.Subscriptions[0].Concurrency = number(65537) }, protocol.CodeInvalidArgs},
+		"max_retries":         {func(h *protocol.Hello) { h.Subscriptions[0].MaxRetries = -1 }, protocol.CodeInvalidArgs},
+		"backoff_ms":          {func(h *protocol.Hello) { h.Subscriptions[0].BackoffMs = -1 }, protocol.CodeInvalidArgs},
+		"timeout_ms":          {func(h *protocol.Hello) { h.Subscriptions[0].TimeoutMs = 1 << 62 }, protocol.CodeInvalidArgs},
+		"control characters":  {func(h *protocol.Hello) { h.Name = "a\nb" }, protocol.CodeInvalidArgs},
+		"function namespace":  {func(h *protocol.Hello) { h.Functions = []protocol.FunctionSpec{{Namespace: "a.b", ID: "f"}} }, protocol.CodeInvalidName},
+		"function id":         {func(h *protocol.Hello) { h.Functions = []protocol.FunctionSpec{{Namespace: "a", ID: "f>"}} }, protocol.CodeInvalidName},
+		"too many": {func(h *protocol.Hello) {
+			h.Subscriptions = slices.Repeat(h.Subscriptions, 5000)
+		}, protocol.CodeLimitExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := one("w1", execution, "a")
+			c.spoil(&h)
+			_, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, h)
+			if protocol.CodeOf(err) != c.code {
+				t.Errorf("got %v, want %s", err, c.code)
+			}
+			if listed := workers(t, nc); len(listed) != 0 {
+				t.Errorf("stored all the same: %+v", listed)
+			}
+		})
+	}
+	paused := one("w1", execution, "a")
+	paused.Subscriptions[0].Concurrency = number(0)
+	hello(t, nc, paused)
+	if sub := workers(t, nc)[0].Subscriptions[0]; sub.Concurrency != 0 {
+		t.Errorf("a paused subscription has concurrency %d", sub.Concurrency)
+	}
+}
+
+func TestByeEndsARegistration(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	next := events(t, nc)
+	hello(t, nc, one("w1", execution, "a"))
+	there := next()
+	for range 2 { // a second changes nothing
+		request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w1"})
+	}
+	gone := next()
+	if !gone.Gone || gone.ID != "w1" || gone.KVRevision <= there.KVRevision {
+		t.Errorf("event: %+v, before %+v", gone, there)
+	}
+	if listed := workers(t, nc); len(listed) != 0 {
+		t.Errorf("still listed: %+v", listed)
+	}
+	if n := messages(t, nc); n != 0 {
+		t.Errorf("%d records are left behind", n)
+	}
+	hello(t, nc, one("w1", execution, "a"))
+	if back := next(); back.Gone || back.KVRevision <= gone.KVRevision {
+		t.Errorf("back: %+v", back)
+	}
+}
+
+// messages are all that the bucket holds, markers of deleted keys included.
+func messages(t *testing.T, nc *nats.Conn) uint64 {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_"+registry.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.CachedInfo().State.Msgs
+}
+
+// beat sends keepalives until the test ends or stop is called.
+func beat(t *testing.T, nc *nats.Conn, worker string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		again := time.NewTicker(silence / 6)
+		defer again.Stop()
+		for {
+			if err := nc.Publish(protocol.SubjectKeepalive+worker, []byte(`{"revision":1}`)); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); beating.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestASilentWorkerIsGone(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{Silence: silence})
+	nc := mustConnect(t, server)
+	next := events(t, nc)
+	if r := hello(t, nc, one("quiet", execution, "a")); r.KeepaliveMs != silence.Milliseconds()/3 {
+		t.Errorf("keepalive every %d ms", r.KeepaliveMs)
+	}
+	began := time.Now()
+	hello(t, nc, one("loud", execution, "a"))
+	beat(t, nc, "loud")
+	next()
+	next()
+	if gone := next(); !gone.Gone || gone.ID != "quiet" {
+		t.Errorf("event: %+v", gone)
+	}
+	if took := time.Since(began); took < silence {
+		t.Errorf("it was gone after %s, before %s of silence", took, silence)
+	}
+	if listed := workers(t, nc); len(listed) != 1 || listed[0].ID != "loud" {
+		t.Errorf("workers: %+v", listed)
+	}
+}
+
+func TestAKeepaliveOfAnUnknownWorkerIsAnswered(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	hello(t, nc, one("w1", execution, "a"))
+	ask := func(worker string, revision int) *nats.Msg {
+		t.Helper()
+		inbox := nc.NewInbox()
+		sub, err := nc.SubscribeSync(inbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.PublishRequest(protocol.SubjectKeepalive+worker, inbox, fmt.Appendf(nil, `{"revision":%d}`, revision)); err != nil {
+			t.Fatal(err)
+		}
+		msg, err := sub.NextMsgWithContext(guard(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return msg
+	}
+	for worker, revision := range map[string]int{"stranger": 1, "w1": 2} {
+		var answer protocol.KeepaliveReply
+		msg := ask(worker, revision)
+		if err := json.Unmarshal(msg.Data, &answer); err != nil || answer.Known {
+			t.Errorf("%s: %s, %v", worker, msg.Data, err)
+		}
+	}
+}
+
+func TestAWorkerIsNotAnsweredWhileItIsKnown(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	hello(t, nc, one("w1", execution, "a"))
+	sub, err := nc.SubscribeSync("answers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.PublishRequest(protocol.SubjectKeepalive+"w1", "answers", []byte(`{"revision":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	// A stranger's keepalive after it is answered; the other's answer, were
+	// there one, would have come first.
+	if err := nc.PublishRequest(protocol.SubjectKeepalive+"stranger", "answers", []byte(`{"revision":7}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sub.NextMsgWithContext(guard(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := sub.Pending(); err != nil || n != 0 {
+		t.Errorf("%d more answers, %v", n, err)
+	}
+}
+
+func TestRecordsSurviveARestartAndNobodyExpiresAtIt(t *testing.T) {
+	server := mustServer(t)
+	nc := mustConnect(t, server)
+	first := mustStart(t, server, registry.Options{Silence: silence})
+	hello(t, nc, one("w1", execution, "a"))
+	mustStop(t, first)
+	began := time.Now()
+	mustStart(t, server, registry.Options{Silence: silence})
+	if listed := workers(t, nc); len(listed) != 1 || len(listed[0].Subscriptions) != 1 {
+		t.Fatalf("after the restart: %+v", listed)
+	}
+	next := events(t, nc)
+	if gone := next(); !gone.Gone || time.Since(began) < silence {
+		t.Errorf("gone %v after %s", gone.Gone, time.Since(began))
+	}
+}
+
+func TestNobodyExpiresBecauseNATSWasAway(t *testing.T) {
+	dir := t.TempDir()
+	first, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(first.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustStart(t, first, registry.Options{Silence: silence})
+	nc := mustConnect(t, first)
+	hello(t, nc, one("loud", execution, "a"))
+	hello(t, nc, one("quiet", execution, "a"))
+	if err := first.Stop(guard(t)); err != nil {
+		t.Fatal(err)
+	}
+	away := time.NewTimer(2 * silence) // it has to be away for longer than that
+	<-away.C
+	back := time.Now()
+	second, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := second.Stop(guard(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	fresh := mustConnect(t, second)
+	next := events(t, fresh)
+	beat(t, fresh, "loud")
+	if gone := next(); gone.ID != "quiet" || time.Since(back) < silence {
+		t.Errorf("%s is gone %s after NATS came back", gone.ID, time.Since(back))
+	}
+	if listed := workers(t, fresh); len(listed) != 1 || listed[0].ID != "loud" {
+		t.Errorf("workers: %+v", listed)
+	}
+}
+
+func TestSeveralRegistriesAgree(t *testing.T) {
+	server := mustServer(t)
+	for _, name := range []string{"a", "b"} {
+		mustStart(t, server, registry.Options{Instance: name})
+	}
+	nc := mustConnect(t, server)
+	counts := func() []float64 {
+		var all []float64
+		stats, err := mesh.Gather[protocol.Stats](guard(t), nc, protocol.SubjectStats, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range stats {
+			all = append(all, s.Gauges["workers"])
+		}
+		return all
+	}
+	hello(t, nc, one("w1", execution, "a"))
+	hello(t, nc, one("w2", execution, "b"))
+	eventually(t, "both know two workers", func() bool { return slices.Equal(counts(), []float64{2, 2}) })
+	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w1"})
+	eventually(t, "both know one worker", func() bool { return slices.Equal(counts(), []float64{1, 1}) })
+	ready, err := mesh.Gather[protocol.Ready](guard(t), nc, protocol.SubjectReady, nil, 0)
+	if err != nil || len(ready) != 2 || !ready[0].Ready || ready[0].Instance == ready[1].Instance {
+		t.Errorf("ready: %+v, %v", ready, err)
+	}
+}
+
+func TestDifferentPoliciesWarnAndTheNewestIsKept(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	policy := func() protocol.Policy {
+		return request[protocol.Policy](t, nc, protocol.SubjectPolicy, protocol.PolicyRequest{Queue: "/queue/" + execution + "/a"})
+	}
+	defaults := protocol.Policy{MaxRetries: 3, BackoffMs: 1000, TimeoutMs: 1800000}
+	if got := policy(); got != defaults {
+		t.Errorf("without subscriptions: %+v", got)
+	}
+	if r := hello(t, nc, one("w1", execution, "a")); len(r.Warnings) != 0 {
+		t.Errorf("the first is warned: %v", r.Warnings)
+	}
+	h := one("w2", execution, "a")
+	h.Subscriptions[0].MaxRetries, h.Subscriptions[0].BackoffMs = 7, 50
+	r := hello(t, nc, h)
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "max_retries 7") || !strings.Contains(r.Warnings[0], "host/w1") {
+		t.Errorf("warnings: %v", r.Warnings)
+	}
+	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w2"})
+	if got := policy(); got.MaxRetries != 7 || got.BackoffMs != 50 || got.TimeoutMs != defaults.TimeoutMs {
+		t.Errorf("when its worker is gone: %+v", got)
+	}
+	again := one("w1", execution, "a")
+	again.Revision = 2
+	hello(t, nc, again) // declares nothing new
+	if got := policy(); got.MaxRetries != 7 {
+		t.Errorf("a repeated declaration counts as a new one: %+v", got)
+	}
+	hello(t, nc, one("w3", execution, "a"))
+	if got := policy(); got != defaults {
+		t.Errorf("after a new subscription with the defaults: %+v", got)
+	}
+}
+
+func TestFieldsOfALaterVersionSurvive(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), registry.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "worker.w1", []byte(`{"min_writer":1,"id":"w1","revision":1,"zone":"north"}`)); err != nil {
+		t.Fatal(err)
+	}
+	h := one("w1", execution, "a")
+	h.Revision = 2
+	hello(t, nc, h)
+	entry, err := kv.Get(t.Context(), "worker.w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(entry.Value()), `"zone":"north"`) || !strings.Contains(string(entry.Value()), `"revision":2`) {
+		t.Errorf("rewritten as %s", entry.Value())
+	}
+	if _, err := kv.Put(t.Context(), "worker.w2", []byte(`{"min_writer":99,"id":"w2","revision":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, one("w2", execution, "a")); protocol.CodeOf(err) != protocol.CodeUnsupported {
+		t.Errorf("a record that may not be rewritten: %v, want UNSUPPORTED", err)
+	}
+}
+
+func TestAThousandWorkersAtOnce(t *testing.T) {
+	const n = 1000
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if _, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, one(fmt.Sprintf("w%04d", i), execution, "a")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	var ids []string
+	for q := (protocol.WorkersRequest{Limit: 300}); ; {
+		page := request[protocol.WorkersPage](t, nc, protocol.SubjectWorkers, q)
+		for _, w := range page.Workers {
+			ids = append(ids, w.ID)
+		}
+		if !page.More {
+			break
+		}
+		q.After = ids[len(ids)-1]
+	}
+	if len(ids) != n || !slices.IsSorted(ids) || len(slices.Compact(ids)) != n {
+		t.Errorf("%d workers in pages", len(ids))
+	}
+	var subs []string
+	for q := (protocol.SubscriptionsRequest{Limit: 400}); ; q.Offset += 400 {
+		page := request[protocol.SubscriptionsPage](t, nc, protocol.SubjectSubscription, q)
+		for _, s := range page.Subscriptions {
+			subs = append(subs, s.ID)
+		}
+		if !page.More {
+			break
+		}
+	}
+	if slices.Sort(subs); len(subs) != n || len(slices.Compact(subs)) != n {
+		t.Errorf("%d subscriptions in pages", len(subs))
+	}
+	for _, q := range []any{protocol.WorkersRequest{Limit: -1}, protocol.WorkersRequest{Limit: 1 << 20}} {
+		if _, err := mesh.Request[protocol.WorkersPage](guard(t), nc, protocol.SubjectWorkers, q); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
+			t.Errorf("%+v: got %v, want INVALID_ARGS", q, err)
+		}
+	}
+}
+
+func TestStartAndStopAgainAndAgain(t *testing.T) {
+	server := mustServer(t)
+	for range 10 {
+		r := mustStart(t, server, registry.Options{Instance: "a"})
+		var stops sync.WaitGroup
+		for range 3 {
+			stops.Go(func() { mustStop(t, r) })
+		}
+		stops.Wait()
+		select {
+		case <-r.Done():
+		default:
+			t.Fatal("it is not done after Stop")
+		}
+	}
+	if _, err := registry.New(registry.Options{Instance: "a.b"}); protocol.CodeOf(err) != protocol.CodeInvalidName {
+		t.Errorf("a bad instance: %v", err)
+	}
+	r, err := registry.New(registry.Options{Mesh: mesh.ConnectOptions{URL: "nats://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := r.Start(ctx); protocol.CodeOf(err) != protocol.CodeUnavailable {
+		t.Errorf("without NATS: %v, want UNAVAILABLE", err)
+	}
+}

@@ -1,0 +1,179 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/waybill-mq/waybill/internal/document"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// Bucket is the KV bucket with a record per worker and per queue with a policy
+// of its own.
+const Bucket = "WAYBILL_REGISTRY"
+
+const (
+	workerKey = "worker." // followed by the worker's id
+	policyKey = "policy." // followed by <execution>.<route>
+)
+
+// errMoved: another registry, or another request, changed the record first.
+var errMoved = errors.New("the record has changed meanwhile")
+
+// workerDoc is a worker's record as it is stored. One that says Gone is on its
+// way out: it tells every registry, and is removed.
+type workerDoc struct {
+	document.Head
+	protocol.Worker
+}
+
+type policyDoc struct {
+	document.Head
+	protocol.Policy
+	// By is the subscription that asked for it.
+	By string `json:"by"`
+}
+
+// store is the bucket.
+type store struct {
+	kv     jetstream.KeyValue
+	stream jetstream.Stream // below it
+}
+
+// openStore makes the bucket if it is not there.
+func openStore(ctx context.Context, nc *nats.Conn, replicas int) (*store, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	kv, err := js.KeyValue(ctx, Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: Bucket, Description: "Waybill: workers and policies", History: 1, Replicas: replicas,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the bucket %s: %w", Bucket, err)
+	}
+	stream, err := js.Stream(ctx, "KV_"+Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("opening the bucket %s: %w", Bucket, err)
+	}
+	return &store{kv: kv, stream: stream}, nil
+}
+
+// worker reads a worker's record; nil if there is none.
+func (s *store) worker(ctx context.Context, id string) (*workerDoc, error) {
+	entry, err := s.kv.Get(ctx, workerKey+id)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil //nolint:nilnil // no record is no error
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return readWorker(entry)
+}
+
+func readWorker(entry jetstream.KeyValueEntry) (*workerDoc, error) {
+	d := &workerDoc{}
+	if err := document.Unmarshal(entry.Value(), d); err != nil {
+		return nil, err
+	}
+	d.KVRevision = entry.Revision()
+	return d, nil
+}
+
+// put writes a worker's record over the revision it was read at, 0 if there
+// was none, and sets the new one. It is errMoved if that has changed.
+func (s *store) put(ctx context.Context, d *workerDoc) error {
+	data, err := document.Marshal(d)
+	if err != nil {
+		return err
+	}
+	var revision uint64
+	if d.KVRevision == 0 {
+		revision, err = s.kv.Create(ctx, workerKey+d.ID, data)
+	} else {
+		revision, err = s.kv.Update(ctx, workerKey+d.ID, data, d.KVRevision)
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return errMoved
+	case errors.Is(err, nats.ErrMaxPayload):
+		return protocol.Errorf(protocol.CodeLimitExceeded, "the worker's declaration takes %d bytes, more than this NATS carries: declare less in one worker", len(data))
+	case err != nil:
+		return unavailable(err)
+	}
+	d.KVRevision = revision
+	return nil
+}
+
+// remove removes a worker's record that says Gone, and leaves no marker behind.
+// One that was written since stays.
+func (s *store) remove(ctx context.Context, d *workerDoc) error {
+	return s.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+Bucket+"."+workerKey+d.ID), jetstream.WithPurgeSequence(d.KVRevision+1))
+}
+
+// policy reads a queue's policy; ok is false if it has none of its own.
+func (s *store) policy(ctx context.Context, queue string) (d policyDoc, revision uint64, err error) {
+	key, err := keyOfPolicy(queue)
+	if err != nil {
+		return d, 0, err
+	}
+	entry, err := s.kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return policyDoc{Policy: defaultPolicy}, 0, nil
+	}
+	if err != nil {
+		return d, 0, unavailable(err)
+	}
+	return d, entry.Revision(), document.Unmarshal(entry.Value(), &d)
+}
+
+// putPolicy writes a queue's policy over the revision it was read at. A queue
+// with the defaults has no record: there may be very many queues.
+func (s *store) putPolicy(ctx context.Context, queue string, d policyDoc, revision uint64) error {
+	key, err := keyOfPolicy(queue)
+	if err != nil {
+		return err
+	}
+	data, err := document.Marshal(&d)
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.Policy == defaultPolicy && revision == 0:
+		return nil
+	case d.Policy == defaultPolicy:
+		err = s.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+Bucket+"."+key), jetstream.WithPurgeSequence(revision+1))
+	case revision == 0:
+		_, err = s.kv.Create(ctx, key, data)
+	default:
+		_, err = s.kv.Update(ctx, key, data, revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return errMoved
+	}
+	return unavailable(err)
+}
+
+func keyOfPolicy(queue string) (string, error) {
+	execution, route, err := scope.ParseScoped(queue)
+	return policyKey + execution + "." + route, err
+}
+
+// unavailable codes an error of the bucket; nil for nil.
+func unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "the registry's bucket does not answer (%v): is NATS there, with JetStream? Try again", err)
+}
+
+// idOf is the worker a key is the record of.
+func idOf(key string) string { return strings.TrimPrefix(key, workerKey) }

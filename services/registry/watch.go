@@ -1,0 +1,89 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	rereadEvery = time.Minute // all records are read anew
+	watchPause  = time.Second // between a watch that ended and the next
+)
+
+// watch keeps the directory in line with the bucket, which other registries
+// write too. Each watch begins with all records, so that a change which was
+// missed, however it was, is made good. first is called after each first
+// reading.
+func (s *Service) watch(ctx context.Context, first func()) {
+	for ctx.Err() == nil {
+		err := s.watchOnce(ctx, first)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		s.log.Warn("worker records cannot be watched; trying again", "error", err)
+		t := time.NewTimer(watchPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+func (s *Service) watchOnce(ctx context.Context, first func()) error {
+	missing := s.known.revisions()
+	w, err := s.store.kv.Watch(ctx, workerKey+">")
+	if err != nil {
+		return err
+	}
+	defer w.Stop() //nolint:errcheck // fails only with the connection gone
+	end := time.NewTimer(rereadEvery)
+	defer end.Stop()
+	reading := true // what there was when the watch began
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-end.C:
+			return nil
+		case entry, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return errors.New("the watch has ended")
+			case entry == nil:
+				for id, revision := range missing {
+					s.known.drop(id, revision)
+				}
+				reading = false
+				first()
+			default:
+				delete(missing, idOf(entry.Key()))
+				s.see(ctx, entry, reading)
+			}
+		}
+	}
+}
+
+// see takes one record from the bucket. One that says Gone and was left behind
+// is removed.
+func (s *Service) see(ctx context.Context, entry jetstream.KeyValueEntry, leftBehind bool) {
+	id := idOf(entry.Key())
+	if entry.Operation() != jetstream.KeyValuePut {
+		s.known.drop(id, entry.Revision())
+		return
+	}
+	doc, err := readWorker(entry)
+	if err != nil {
+		s.log.Warn("a worker's record cannot be used", "worker", id, "error", err)
+		return
+	}
+	if s.known.apply(doc) && !doc.Gone {
+		s.alive.hear(id)
+	}
+	if doc.Gone && leftBehind {
+		s.clearAway(ctx, doc)
+	}
+}
