@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// collector asks every service for its counters at each scrape. They are kept
+// in the ledgers, so a restart does not begin them anew, and are summed over a
+// service's instances, since ledgers move between those. No label is an
+// execution, a queue or a worker: there may be very many.
+type collector struct {
+	nc  *nats.Conn
+	log *slog.Logger
+
+	mu     sync.Mutex
+	steady map[series]*steadyCounter
+}
+
+type series struct{ service, name string }
+
+func newCollector(nc *nats.Conn, log *slog.Logger) *collector {
+	return &collector{nc: nc, log: log, steady: map[series]*steadyCounter{}}
+}
+
+var (
+	connectedDesc = prometheus.NewDesc("waybill_nats_connected", "Whether the gateway is connected to NATS.", nil, nil)
+	instancesDesc = prometheus.NewDesc("waybill_instances", "Instances that answered.", []string{"service"}, nil)
+	metricName    = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+)
+
+// own are names of gauges that are the gateway's.
+var own = map[string]bool{"nats_connected": true, "instances": true}
+
+// Describe says nothing, which tells Prometheus' client that the metrics are
+// known only when they are collected.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	connected := 0.0
+	if c.nc.IsConnected() {
+		connected = 1
+	}
+	out <- prometheus.MustNewConstMetric(connectedDesc, prometheus.GaugeValue, connected)
+	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
+	defer cancel()
+	all, err := mesh.Gather[protocol.Stats](ctx, c.nc, protocol.SubjectStats, protocol.Empty{}, 0)
+	if err != nil {
+		c.log.Warn("some services did not tell their counters", "error", err)
+	}
+	instances, counters, gauges := sum(all)
+	for service, n := range instances {
+		out <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, n, service)
+	}
+	for s, value := range counters {
+		emit(out, s, "_total", prometheus.CounterValue, float64(c.hold(s, value, time.Now())))
+	}
+	for s, value := range gauges {
+		if own[s.name] {
+			continue
+		}
+		emit(out, s, "", prometheus.GaugeValue, value)
+	}
+}
+
+// sum adds up what the instances of each service say.
+func sum(all []protocol.Stats) (instances map[string]float64, counters map[series]uint64, gauges map[series]float64) {
+	instances, counters, gauges = map[string]float64{}, map[series]uint64{}, map[series]float64{}
+	for _, s := range all {
+		instances[s.Service]++
+		for name, value := range s.Counters {
+			counters[series{s.Service, name}] += value
+		}
+		for name, value := range s.Gauges {
+			gauges[series{s.Service, name}] += value
+		}
+	}
+	return instances, counters, gauges
+}
+
+func emit(out chan<- prometheus.Metric, s series, suffix string, kind prometheus.ValueType, value float64) {
+	if !metricName.MatchString(s.name) {
+		return // of a later version; its own gateway knows it
+	}
+	desc := prometheus.NewDesc("waybill_"+s.name+suffix, help[s.name], []string{"service"}, nil)
+	out <- prometheus.MustNewConstMetric(desc, kind, value, s.service)
+}
+
+// steadyCounter holds a counter that seems to go back. While a ledger changes
+// hands nobody tells its part of the sum; Prometheus would take that for a
+// reset, and count everything once more when it is back.
+type steadyCounter struct {
+	value uint64
+	since time.Time // when it was last reached
+}
+
+// holdFor is longer than a ledger is without an owner. What is lower after
+// that is lower for good: queues were removed.
+const holdFor = time.Minute
+
+func (c *collector) hold(s series, value uint64, now time.Time) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.steady[s]
+	if held == nil {
+		held = &steadyCounter{}
+		c.steady[s] = held
+	}
+	if value >= held.value || now.Sub(held.since) > holdFor {
+		held.value, held.since = value, now
+	}
+	return held.value
+}
+
+// help of metrics whose names do not say all. One name has one help, whichever
+// services tell it.
+var help = map[string]string{
+	protocol.CountPublished:    "Messages published and committed.",
+	protocol.CountDeduplicated: "Publishes that repeated an earlier one's Nats-Msg-Id.",
+	protocol.CountDelivered:    "Deliveries handed to a worker.",
+	protocol.CountAcknowledged: "Deliveries that were acknowledged.",
+	protocol.CountFiltered:     "Messages a subscription's filter left out.",
+	protocol.CountFailed:       "Deliveries that failed, timeouts included.",
+	protocol.CountRejected:     "Deliveries that were rejected.",
+	protocol.CountIncomplete:   "Deliveries that ended without an outcome.",
+	protocol.CountRetried:      "Messages sent back for another attempt.",
+	protocol.CountDeadLettered: "Messages given up as dead letters.",
+	protocol.CountRedriven:     "Dead letters sent back by an operator.",
+	protocol.CountDiscarded:    "Dead letters thrown away by an operator.",
+	protocol.CountSuperseded:   "Settlements withheld because what they name has moved on.",
+	protocol.CountLost:         "Settlements that could not be recorded.",
+	protocol.CountVanished:     "Deliveries whose worker vanished.",
+	protocol.CountRefused:      "Publishes that were refused.",
+}

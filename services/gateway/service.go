@@ -1,0 +1,178 @@
+// Package gateway is the mesh's door for HTTP: whether it is up and ready, and
+// its metrics. It owns nothing; it asks the other services.
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+	"github.com/waybill-mq/waybill/internal/bind"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+const serviceName = "gateway"
+
+// DefaultListen is where the gateway listens if nothing else is said.
+const DefaultListen = "127.0.0.1:8000"
+
+// Options of New.
+type Options struct {
+	Mesh mesh.ConnectOptions
+	// Instance tells this instance from the others: one subject token. Default
+	// a random one.
+	Instance string
+	Version  string
+	Logger   *slog.Logger // default none
+	// Listen is <host>:<port> for HTTP; port 0 is any free one; default
+	// DefaultListen. A host that is not loopback is refused.
+	Listen string
+}
+
+// Service is one instance of the gateway.
+type Service struct {
+	o   Options
+	log *slog.Logger
+
+	nc      *nats.Conn
+	mesh    *mesh.Service
+	address string
+
+	stop mesh.Lifecycle
+	done chan struct{}
+	once sync.Once
+	err  error
+}
+
+// New makes a service, which does nothing until Start. It is INVALID_NAME for
+// an Instance that is no subject token, INVALID_ARGS for a Listen that is no
+// address, FORBIDDEN for one that others can reach.
+func New(o Options) (*Service, error) {
+	o.Instance = cmp.Or(o.Instance, nuid.Next())
+	o.Listen = cmp.Or(o.Listen, DefaultListen)
+	o.Mesh.Name = cmp.Or(o.Mesh.Name, "waybill-"+serviceName)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	log := o.Logger.With("service", serviceName)
+	o.Mesh.Logger = cmp.Or(o.Mesh.Logger, log)
+	if err := scope.CheckToken(o.Instance); err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "HTTP cannot listen on %q: give <host>:<port>, such as %s", o.Listen, DefaultListen)
+	}
+	if err := bind.Check("HTTP", host); err != nil {
+		return nil, err
+	}
+	return &Service{o: o, log: log, done: make(chan struct{})}, nil
+}
+
+// Start connects and listens. It fails with UNAVAILABLE if NATS cannot be
+// reached before ctx ends or the address is taken; nothing is left behind then.
+// It does not wait for the other services: /readyz tells of them. It is called
+// once.
+func (s *Service) Start(ctx context.Context) error {
+	if err := s.start(ctx); err != nil {
+		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+func (s *Service) start(ctx context.Context) (err error) {
+	if s.nc, err = mesh.Connect(ctx, s.o.Mesh); err != nil {
+		return err
+	}
+	s.stop.Add("connection", func(context.Context) error { s.nc.Close(); return nil })
+	s.mesh, err = mesh.NewService(s.nc, mesh.ServiceOptions{
+		Name: serviceName, Instance: s.o.Instance, Version: s.o.Version, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.stop.Add("endpoints", s.mesh.Stop)
+	err = errors.Join(
+		mesh.EveryInstance(s.mesh, "stats", protocol.SubjectStats, s.stats),
+		mesh.EveryInstance(s.mesh, "ready", protocol.SubjectReady, s.ready),
+	)
+	if err != nil {
+		return err
+	}
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	return s.mesh.Flush(ctx)
+}
+
+// listen takes the address and serves it in a goroutine that Stop waits for.
+func (s *Service) listen(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.o.Listen)
+	if err != nil {
+		return protocol.Errorf(protocol.CodeUnavailable, "HTTP cannot listen on %s: %v; free it, or choose another with --http", s.o.Listen, err)
+	}
+	s.address = l.Addr().String()
+	server := s.server()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.finish(fmt.Errorf("serving HTTP on %s: %w", s.address, err))
+		}
+	}()
+	s.stop.Add("HTTP", func(ctx context.Context) error {
+		err := server.Shutdown(ctx)
+		if err != nil { // requests that are slower than ctx are cut off
+			err = errors.Join(err, server.Close())
+		}
+		<-served
+		return err
+	})
+	return nil
+}
+
+// Address is where HTTP is served, with the port that was taken; "" before
+// Start.
+func (s *Service) Address() string { return s.address }
+
+// Stop answers the requests under way and disconnects, at most until ctx ends.
+// A further call waits for the first.
+func (s *Service) Stop(ctx context.Context) error {
+	err := s.stop.Stop(ctx)
+	s.finish(err)
+	return err
+}
+
+func (s *Service) finish(err error) {
+	s.once.Do(func() {
+		s.err = err
+		close(s.done)
+	})
+}
+
+// Done is closed when the service has stopped, by Stop or because it cannot
+// serve HTTP any more.
+func (s *Service) Done() <-chan struct{} { return s.done }
+
+// Err is how it stopped; it may be called after Done.
+func (s *Service) Err() error { return s.err }
+
+func (s *Service) stats(context.Context, protocol.Empty) (protocol.Stats, error) {
+	return protocol.Stats{
+		Service: serviceName, Instance: s.o.Instance, Version: s.o.Version,
+		Counters: map[string]uint64{}, Gauges: map[string]float64{},
+	}, nil
+}
+
+func (s *Service) ready(context.Context, protocol.Empty) (protocol.Ready, error) {
+	return protocol.Ready{Service: serviceName, Instance: s.o.Instance, Ready: true}, nil
+}
