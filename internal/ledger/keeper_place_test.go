@@ -21,3 +21,12 @@ func TestAQueueKeepsItsLedger(t *testing.T) {
 		}
 	}
 }
+
+func TestLedgersHaveNumberedNames(t *testing.T) {
+	if got := ledger.Name("router", 3); got != "router-03" {
+		t.Errorf("the fourth ledger is %s", got)
+	}
+	if got := ledger.StreamOf("router"); got != "WAYBILL_ROUTER" {
+		t.Errorf("its stream is %s", got)
+	}
+}

@@ -171,7 +171,7 @@ func (k *Keeper) checkTail(ctx context.Context, t *leases) error {
 func lostTail(stream string, last, seen uint64) *DamageError {
 	return &DamageError{
 		Ledger: stream,
-		What:   fmt.Sprintf("the stream ends at sequence %d, but was seen to reach %d: what was committed after %d is lost; restore the data directory, or accept the loss", last, seen, last),
+		What:   fmt.Sprintf("the stream ends at sequence %d, but was seen to reach %d: what was committed after %d is lost", last, seen, last),
 	}
 }
 

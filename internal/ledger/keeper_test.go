@@ -158,20 +158,6 @@ func (f *fakes) mustStart(nc *nats.Conn, instance string) *ledger.Keeper {
 	return k
 }
 
-func TestAQueueKeepsItsLedger(t *testing.T) {
-	// These are for good: a queue that moved would leave its messages behind.
-	for queue, want := range map[string]int{
-		"/queue/a/b": 13, "/queue/0190/scraping.tasks": 6, "": 9, "orders::observer:x": 0,
-	} {
-		if got := ledger.Of(queue, 16); got != want {
-			t.Errorf("%q is in ledger %d, want %d", queue, got, want)
-		}
-	}
-	if got := ledger.Name("router", 3); got != "router-03" {
-		t.Errorf("the name is %s", got)
-	}
-}
-
 func TestTheFirstInstanceKeepsAll(t *testing.T) {
 	f, nc := newFakes(t), keeperConn(t, keeperServer(t, t.TempDir()))
 	js, err := jetstream.New(nc)
