@@ -13,15 +13,8 @@ import (
 // written forward.
 type Key uint64
 
-// Place is where a record lies: the log's stream sequence and the index in the
-// frame there. It changes when the record is written forward, so nothing but
-// reading may use it.
-type Place struct {
-	Seq   uint64
-	Index uint32
-}
-
-// Message is what does not change in a message's life.
+// Message is what does not change in a message's life. It belongs to the
+// ledger once given to Accept, and is not changed by anybody after that.
 type Message struct {
 	ID          protocol.MessageID
 	PublishedAt int64 // ns since the epoch
@@ -63,7 +56,34 @@ type Entry struct {
 	FirstFailure int64
 	Size         uint32 // bytes of headers and body
 	Decided      bool   // handed over, or on its way: never to be delivered
+	flags        flags
+	nth          uint16 // of the recipients of the record in at
 	Slot         any    // the owner's own
+
+	at          *frame // the frame whose accept or carry states it
+	stated      *frame // the frame of its latest restate or decide since then
+	index       uint32 // of the record in at
+	statedIndex uint32 // of the record in stated
+	body        *body  // nil: not in memory
+	out         *handover
+}
+
+type flags uint8
+
+const (
+	leaving flags = 1 << iota // a record that takes it away is staged
+	gone                      // settled or done: only somebody's pointer is left
+	bare                      // its Meta has nothing but what Entry holds
+)
+
+func (f flags) is(one flags) bool { return f&one != 0 }
+
+// handover is where a decided entry is going.
+type handover struct {
+	dest     string
+	number   uint64
+	meta     *Meta // whole; nil: to be read
+	progress progress
 }
 
 // Queue is what a ledger knows of one queue.
@@ -73,6 +93,8 @@ type Queue struct {
 	Bytes    int64
 	Counters [NumCounters]uint64
 	Slot     any // the owner's own
+
+	counted *frame // states the counters, with the frames after it
 }
 
 // Options of Open.
@@ -138,16 +160,34 @@ type Commit struct {
 	Tag       any
 }
 
-// Kind is a record's kind.
+// Kind is a record's kind. The numbers are on disk: they are never reused.
 type Kind uint8
 
+// Kinds that are reported to an owner.
 const (
-	KindAccept  Kind = iota + 1
-	KindRestate      // meta changed, the entry stays
-	KindDecide       // meta changed, the entry is on its way to another ledger
-	KindSettle       // gone; Entries has it for the last time
-	KindDone         // a decided entry's handover is finished; gone
-	KindNote
+	KindAccept  Kind = 2
+	KindRestate Kind = 4 // meta changed, the entry stays
+	KindDecide  Kind = 5 // meta changed, the entry is on its way to another ledger
+	KindSettle  Kind = 6 // gone; Entries has it for the last time
+	KindDone    Kind = 7 // a decided entry's handover is finished; gone
+	KindNote    Kind = 8
+)
+
+// Kinds of the ledger's own.
+const (
+	kindEpoch   Kind = 1  // another owner begins
+	kindCarry   Kind = 3  // an entry's whole state, written forward
+	kindCounts  Kind = 9  // what to add to a queue's counters
+	kindBarrier Kind = 10 // nothing; it proves that an earlier frame is absent
+	kindForget  Kind = 11 // an empty queue's counters are dropped
+
+	// Tables state a part of the state whole, so that the frames it grew from
+	// are not needed any more.
+	kindSecret   Kind = 16
+	kindSender   Kind = 17
+	kindReceiver Kind = 18
+	kindCounters Kind = 19
+	kindDedup    Kind = 20
 )
 
 // Counter is a counter kept per queue in the ledger, so that it survives a

@@ -1,0 +1,333 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+)
+
+// forward writes the state of what is live in old frames into new ones, so
+// that the log behind it can be purged. It works on one frame at a time, the
+// floor: reads it, and states in the next commit what is still live there.
+// Then the floor is a later one.
+type forward struct {
+	target  uint64 // frames below this sequence are to be left
+	stated  uint64 // the floor's sequence as the log has it
+	loading bool
+	ready   bool   // there is something to write
+	frame   *frame // it is stated there; nil: only the floor is to be stated
+	carries []carry
+	seen    []dedupEntry
+	largest int // bytes of the largest piece
+}
+
+// carry is a message with those of its recipients that are still there.
+type carry struct {
+	message []byte // encoded
+	to      []carryTo
+}
+
+type carryTo struct {
+	entry *Entry
+	from  place  // where meta was read
+	meta  []byte // encoded
+}
+
+const (
+	// forwardBytes is what a commit writes forward, about.
+	forwardBytes = 1 << 20
+	// pieceBytes is more than what a piece takes beside its message and metas.
+	pieceBytes = 256
+)
+
+// forwardTo asks for everything below the sequence target to be written
+// forward, and for the floor to be stated after that.
+func (l *Ledger) forwardTo(target uint64) {
+	l.forward.target = max(l.forward.target, target)
+}
+
+// writeForward sees to it that what is to be written next is at hand.
+func (l *Ledger) writeForward() {
+	f, floor := &l.forward, l.frames.floor()
+	if f.loading || f.ready || l.closing || f.target == 0 {
+		return
+	}
+	switch {
+	case floor.seq < f.target && l.onlyTables(floor):
+		*f = forward{target: f.target, stated: f.stated, frame: floor, ready: true}
+	case floor.seq < f.target:
+		l.readFloor(floor)
+	default: // an idle ledger states its floor too
+		f.target = 0
+		f.ready = floor.seq > f.stated
+	}
+}
+
+// onlyTables says that nothing in the frame has to be read.
+func (l *Ledger) onlyTables(at *frame) bool {
+	n := 0
+	for _, t := range l.tables[at] {
+		if t.pinned() == at {
+			n++
+		}
+	}
+	return n == at.pins
+}
+
+func (l *Ledger) readFloor(at *frame) {
+	l.forward.loading = true
+	l.env.spawn(func(ctx context.Context) func() {
+		records, err := l.fetcher.records(ctx, at.seq)
+		return func() { l.floorRead(at, records, err) }
+	})
+}
+
+// records reads a whole frame.
+func (t *fetcher) records(ctx context.Context, seq uint64) (list []record, err error) {
+	data := t.bodies.frame(frameKey{t.ledger, seq})
+	if data == nil {
+		err = t.store.read(ctx, seq, 1, func(s stored) bool {
+			if s.seq == seq {
+				data = s.data
+			}
+			return false
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if data == nil {
+		return nil, errMoved
+	}
+	t.bodies.putFrame(frameKey{t.ledger, seq}, data)
+	_, records, err := decodeFrame(data)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRecords(records, plain)
+}
+
+// floorRead finds what is live in the floor, and has what was restated since
+// read where it was.
+func (l *Ledger) floorRead(at *frame, records []record, err error) {
+	f := &l.forward
+	if err != nil || l.closed {
+		l.forwardFailed(at.seq, err)
+		return
+	}
+	*f = forward{target: f.target, stated: f.stated, loading: true, frame: at}
+	ordinal := at.first
+	for i := range records {
+		l.pick(uint32(i), ordinal, &records[i])
+		ordinal += records[i].ordinals()
+	}
+	var wants []want
+	var into []*carryTo
+	for i := range f.carries {
+		for j := range f.carries[i].to {
+			if to := &f.carries[i].to[j]; to.meta == nil {
+				wants = append(wants, to.entry.wantMeta(len(into)))
+				into = append(into, to)
+			}
+		}
+	}
+	if len(wants) == 0 {
+		l.forwardReady()
+		return
+	}
+	l.readMetas(wants, into)
+}
+
+func (l *Ledger) forwardFailed(seq uint64, err error) {
+	l.forward.loading, l.forward.target = false, 0
+	if !l.closed && !errors.Is(err, context.Canceled) {
+		l.log.Error("the log cannot be shortened: a frame cannot be read", "ledger", l.name, "seq", seq, "err", err)
+	}
+}
+
+func (l *Ledger) readMetas(wants []want, into []*carryTo) {
+	runs := l.runs(wants)
+	l.env.spawn(func(ctx context.Context) func() {
+		l.fetcher.fetch(ctx, wants, runs,
+			func(w want, c content) error {
+				into[w.entry].meta = append([]byte{}, c.meta...)
+				return nil
+			},
+			func(want, error) {}) // it has no meta then, and is not carried this time
+		return l.forwardReady
+	})
+}
+
+// pick keeps what a record of the floor states and nothing later does.
+func (l *Ledger) pick(index uint32, ordinal uint64, r *record) {
+	f := &l.forward
+	if r.dedup != nil {
+		l.pickSeen(*r.dedup)
+	}
+	for _, s := range r.seen {
+		l.pickSeen(s.hash)
+	}
+	var c carry
+	for i := range r.to {
+		key := r.to[i].key
+		if r.kind == KindAccept {
+			key = Key(ordinal + uint64(i))
+		}
+		e := l.entries[key]
+		if e == nil || e.at != f.frame || e.index != index {
+			continue
+		}
+		to := carryTo{entry: e, from: e.wantMeta(0).place}
+		if e.stated == nil {
+			to.meta = append([]byte{}, r.to[i].raw...)
+		}
+		c.to = append(c.to, to)
+	}
+	if len(c.to) > 0 {
+		c.message = r.raw
+		f.carries = append(f.carries, c)
+	}
+}
+
+func (l *Ledger) pickSeen(h Dedup) {
+	if d, ok := l.dedup.seen[h]; ok && d.at == l.forward.frame {
+		l.forward.seen = append(l.forward.seen, dedupEntry{hash: h, id: d.id, seq: d.seq})
+	}
+}
+
+func (l *Ledger) forwardReady() {
+	f := &l.forward
+	f.loading, f.ready = false, true
+	for i := range f.carries {
+		for j := range f.carries[i].to {
+			f.largest = max(f.largest, pieceBytes+len(f.carries[i].message)+len(f.carries[i].to[j].meta))
+		}
+	}
+}
+
+// committed begins anew when what was ready is written: what is left of the
+// floor is looked at again.
+func (f *forward) committed(h *header, written bool) {
+	f.stated = h.floorSeq
+	if written {
+		*f = forward{target: f.target, stated: f.stated}
+	}
+}
+
+// crowded says that the next piece does not fit into that many bytes.
+func (f *forward) crowded(space int) bool { return f.ready && f.largest > space }
+
+// headWriter writes the records in front of a frame. They state what is
+// already applied.
+type headWriter struct {
+	l       *Ledger
+	buf     []byte
+	records []record
+	limit   int
+}
+
+// fits says that n more bytes may be written.
+func (w *headWriter) fits(n int) bool { return len(w.buf)+n <= w.limit }
+
+func (w *headWriter) add(r record) {
+	w.buf = appendRecord(w.buf, &r)
+	w.records = append(w.records, r)
+}
+
+// forward writes what is ready, as far as it fits.
+func (w *headWriter) forward(f *forward) {
+	if !f.ready {
+		return
+	}
+	w.limit = min(w.limit, len(w.buf)+max(forwardBytes, f.largest))
+	if f.frame != nil {
+		w.tables(f)
+		w.dedup(f)
+		for i := range f.carries {
+			w.carry(f.frame, &f.carries[i])
+		}
+	}
+	if len(w.records) == 0 {
+		w.add(record{kind: kindBarrier})
+	}
+}
+
+func (w *headWriter) tables(f *forward) {
+	done := map[table]bool{}
+	for _, t := range w.l.tables[f.frame] {
+		if t.pinned() != f.frame || done[t] {
+			continue
+		}
+		done[t] = true
+		r := t.record()
+		if !w.fits(pieceBytes + len(r.name) + len(r.value) + keyBytes*(len(r.keys)+int(NumCounters))) {
+			return
+		}
+		w.add(r)
+	}
+}
+
+// dedup writes the publish ids of the frame, a record for each bucket.
+func (w *headWriter) dedup(f *forward) {
+	byBucket := map[int64][]dedupEntry{}
+	var order []int64
+	for _, e := range f.seen {
+		d, ok := w.l.dedup.seen[e.hash]
+		if !ok || d.at != f.frame {
+			continue
+		}
+		if byBucket[d.bucket] == nil {
+			order = append(order, d.bucket)
+		}
+		byBucket[d.bucket] = append(byBucket[d.bucket], e)
+	}
+	for _, bucket := range order {
+		seen := byBucket[bucket]
+		if n := (w.limit - len(w.buf) - pieceBytes) / dedupEntryBytes; n < len(seen) {
+			seen = seen[:max(0, n)]
+		}
+		if len(seen) > 0 {
+			w.add(record{kind: kindDedup, number: uint64(bucket), seen: seen})
+		}
+	}
+}
+
+// carry writes a message for those of its recipients that are as they were
+// when it was read; if they do not fit into one record, into several.
+func (w *headWriter) carry(at *frame, c *carry) {
+	var to []carried
+	n := pieceBytes + len(c.message)
+	for i := range c.to {
+		t := &c.to[i]
+		e := t.entry
+		if t.meta == nil || e.flags.is(gone) || e.at != at || e.wantMeta(0).place != t.from {
+			continue
+		}
+		if more := pieceBytes + len(t.meta); !w.fits(n + more) {
+			w.carryRecord(c.message, to)
+			to, n = nil, pieceBytes+len(c.message)
+			if !w.fits(n + more) {
+				return
+			}
+		}
+		n += pieceBytes + len(t.meta)
+		to = append(to, carried{key: e.Key, meta: t.meta, out: e.out})
+	}
+	w.carryRecord(c.message, to)
+}
+
+func (w *headWriter) carryRecord(message []byte, to []carried) {
+	if len(to) == 0 {
+		return
+	}
+	start := len(w.buf)
+	w.buf = appendCarry(w.buf, message, to)
+	// What was written is read, so that it means the same here as after a
+	// takeover.
+	r, err := decodeRecord(w.buf[start+1+lengthBytes:], plain)
+	if err != nil {
+		w.l.log.Error("a message cannot be written forward", "ledger", w.l.name, "key", to[0].key, "err", err)
+		w.buf = w.buf[:start]
+		return
+	}
+	w.records = append(w.records, r)
+}

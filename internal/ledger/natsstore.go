@@ -1,0 +1,322 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+const (
+	headerExpected = "Nats-Expected-Last-Subject-Sequence"
+	headerSequence = "Nats-Sequence"
+	headerStatus   = "Status"
+
+	errCodeFenced   = 10071 // wrong last sequence, said with the one there is
+	errCodeNotFound = 10037 // no message
+
+	// requestTime is how long a request's answer is waited for.
+	requestTime = 5 * time.Second
+	// readBytes and readFrames bound what one read request brings.
+	readBytes  = 16 << 20
+	readFrames = 512
+	// maxFrame is the longest frame there is, whatever the server takes.
+	maxFrame = 4 << 20
+	// frameOverhead is what a published frame takes beside its own bytes.
+	frameOverhead = 4 << 10
+
+	// subjectOpened tells that a ledger was opened; its payload is the name.
+	subjectOpened = protocol.SubjectEvent + "ledger.opened"
+)
+
+// natsStore is a ledger's store on JetStream.
+type natsStore struct {
+	conn    *nats.Conn
+	stream  string
+	ledger  string
+	subject string
+	post    func(func())
+	inbox   string
+	subs    []*nats.Subscription
+
+	reconnects uint64 // when the last commit was published
+
+	mu      sync.Mutex
+	serial  uint64
+	pending func(uint64, error) // the last publish's; nil when it was answered
+}
+
+// Subject is where a ledger's frames are published.
+func Subject(service, ledger string) string { return subjectPrefix + service + "." + ledger }
+
+const subjectPrefix = "wb.log."
+
+func newNatsStore(conn *nats.Conn, stream, ledger string, post func(func())) *natsStore {
+	return &natsStore{
+		conn: conn, stream: stream, ledger: ledger, post: post,
+		subject: Subject(serviceOf(ledger), ledger), inbox: conn.NewInbox(),
+	}
+}
+
+// serviceOf is the part of a ledger's name before its number.
+func serviceOf(ledger string) string {
+	for i := len(ledger) - 1; i > 0; i-- {
+		if ledger[i] == '-' {
+			return ledger[:i]
+		}
+	}
+	return ledger
+}
+
+// subscribe takes answers to commits, handovers, and news of other ledgers.
+func (s *natsStore) subscribe(l *Ledger) error {
+	handlers := map[string]nats.MsgHandler{
+		s.inbox + ".*":                      s.answer,
+		protocol.SubjectHandover + s.ledger: func(m *nats.Msg) { s.handed(l, m) },
+		subjectOpened: func(m *nats.Msg) {
+			dest := string(m.Data)
+			s.post(func() { l.reopened(dest) })
+		},
+	}
+	for subject, h := range handlers {
+		sub, err := s.conn.Subscribe(subject, h)
+		if err != nil {
+			s.unsubscribe()
+			return fmt.Errorf("ledger %s: %w", s.ledger, err)
+		}
+		s.subs = append(s.subs, sub)
+		_ = sub.SetPendingLimits(-1, -1) // fails on a closed subscription only
+	}
+	return s.conn.Publish(subjectOpened, []byte(s.ledger))
+}
+
+func (s *natsStore) unsubscribe() {
+	for _, sub := range s.subs {
+		_ = sub.Unsubscribe() // fails when the connection is closed: then it is gone anyway
+	}
+}
+
+func (s *natsStore) handed(l *Ledger, m *nats.Msg) {
+	s.post(func() {
+		l.receive(m.Data, func(answer []byte) { _ = m.Respond(answer) }) // unanswered, it is sent again
+	})
+}
+
+// message is the only way to write to the log: fenced.
+func (s *natsStore) message(expected uint64, frame []byte) *nats.Msg {
+	m := nats.NewMsg(s.subject)
+	m.Header.Set(headerExpected, strconv.FormatUint(expected, 10))
+	m.Data = frame
+	return m
+}
+
+func (s *natsStore) publish(expected uint64, frame []byte, done func(uint64, error)) {
+	s.mu.Lock()
+	s.serial++
+	serial := s.serial
+	s.pending = done
+	s.mu.Unlock()
+	s.reconnects = s.conn.Stats().Reconnects
+	m := s.message(expected, frame)
+	m.Reply = s.inbox + "." + strconv.FormatUint(serial, 10)
+	if err := s.conn.PublishMsg(m); err != nil {
+		s.post(func() { s.answered(serial, 0, err) })
+	}
+}
+
+// broken says that the connection is not the one the last commit went out on.
+func (s *natsStore) broken() bool {
+	return !s.conn.IsConnected() || s.conn.Stats().Reconnects != s.reconnects
+}
+
+// answer is called by the connection with the answer to a commit.
+func (s *natsStore) answer(m *nats.Msg) {
+	serial, err := strconv.ParseUint(m.Subject[len(s.inbox)+1:], 10, 64)
+	if err != nil {
+		return
+	}
+	seq, err := parseAck(m)
+	s.post(func() { s.answered(serial, seq, err) })
+}
+
+// answered is called in the ledger's goroutine. Only the last commit's answer
+// is of interest.
+func (s *natsStore) answered(serial, seq uint64, err error) {
+	s.mu.Lock()
+	done := s.pending
+	if serial != s.serial || done == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.pending = nil
+	s.mu.Unlock()
+	done(seq, err)
+}
+
+type apiError struct {
+	Code        int    `json:"code"`
+	ErrCode     int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+func (e *apiError) Error() string { return fmt.Sprintf("JetStream: %s (%d)", e.Description, e.ErrCode) }
+
+var errNoResponders = errors.New("ledger: no stream takes the frame")
+
+func parseAck(m *nats.Msg) (uint64, error) {
+	if m.Header.Get(headerStatus) != "" {
+		return 0, errNoResponders
+	}
+	var ack struct {
+		Seq   uint64    `json:"seq"`
+		Error *apiError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &ack); err != nil {
+		return 0, fmt.Errorf("ledger: an answer that is none: %w", err)
+	}
+	if ack.Error != nil {
+		if ack.Error.ErrCode == errCodeFenced {
+			return 0, errFenced
+		}
+		return 0, ack.Error
+	}
+	if ack.Seq == 0 {
+		return 0, errors.New("ledger: an answer without a sequence")
+	}
+	return ack.Seq, nil
+}
+
+func (s *natsStore) append(ctx context.Context, expected uint64, frame []byte) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	m, err := s.conn.RequestMsgWithContext(ctx, s.message(expected, frame))
+	if err != nil {
+		return 0, err
+	}
+	return parseAck(m)
+}
+
+func (s *natsStore) newest(ctx context.Context) (*stored, error) {
+	return newestOf(ctx, s.conn, s.stream, s.subject)
+}
+
+// newestOf asks the stream's leader for a subject's newest frame.
+func newestOf(ctx context.Context, conn *nats.Conn, stream, subject string) (*stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return nil, err
+	}
+	m, err := conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
+	if err != nil {
+		return nil, err
+	}
+	var got struct {
+		Error   *apiError `json:"error"`
+		Message *struct {
+			Seq  uint64 `json:"seq"`
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(m.Data, &got); err != nil {
+		return nil, err
+	}
+	switch {
+	case got.Error != nil && got.Error.ErrCode == errCodeNotFound:
+		return nil, nil
+	case got.Error != nil:
+		return nil, got.Error
+	case got.Message == nil:
+		return nil, errors.New("ledger: an answer without a message")
+	}
+	return &stored{got.Message.Seq, got.Message.Data}, nil
+}
+
+// read asks again for ever when the server does not answer; only ctx ends it.
+func (s *natsStore) read(ctx context.Context, from uint64, n int, f func(stored) bool) error {
+	var wait backoff
+	for n > 0 {
+		took, last, err := s.readSome(ctx, from, min(n, readFrames), f)
+		if err == nil && (took == 0 || last == 0) {
+			return nil
+		}
+		if took > 0 {
+			from, n, wait = last+1, n-took, backoff{}
+		}
+		if err != nil {
+			if err := s.sleep(ctx, wait.next()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readSome makes one request. last is the sequence of the last frame it brought;
+// 0 when f wants no more.
+func (s *natsStore) readSome(ctx context.Context, from uint64, n int, f func(stored) bool) (took int, last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	sub, err := s.conn.SubscribeSync(s.conn.NewInbox())
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails when the connection is closed only
+	_ = sub.SetPendingLimits(-1, -1)
+	request := fmt.Sprintf(`{"seq":%d,"batch":%d,"max_bytes":%d,"next_by_subj":%q}`, from, n, readBytes, s.subject)
+	if err := s.conn.PublishRequest("$JS.API.DIRECT.GET."+s.stream, sub.Subject, []byte(request)); err != nil {
+		return 0, 0, err
+	}
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return took, last, err
+		}
+		switch status := m.Header.Get(headerStatus); {
+		case status == "204" || status == "404":
+			return took, last, nil
+		case status != "":
+			return took, last, fmt.Errorf("ledger: reading the log: %s %s", status, m.Header.Get("Description"))
+		}
+		seq, err := strconv.ParseUint(m.Header.Get(headerSequence), 10, 64)
+		if err != nil {
+			return took, last, err
+		}
+		took, last = took+1, seq
+		if !f(stored{seq, m.Data}) {
+			return took, 0, nil
+		}
+	}
+}
+
+func (s *natsStore) offer(ctx context.Context, dest string, batch []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	m, err := s.conn.RequestWithContext(ctx, protocol.SubjectHandover+dest, batch)
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
+}
+
+func (s *natsStore) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+func (s *natsStore) maxFrame() int {
+	return min(maxFrame, int(s.conn.MaxPayload())-frameOverhead)
+}

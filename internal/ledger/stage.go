@@ -1,0 +1,395 @@
+package ledger
+
+import (
+	"bytes"
+	"time"
+	"unicode/utf8"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// stage holds what waits to be committed. Records are encoded as they are
+// staged, into the batch that becomes the next frame.
+type stage struct {
+	batches []*batch // in order; only the last takes more
+	spare   []*batch
+	numbers map[string]uint64 // the last handover given to each ledger
+	dedup   map[Dedup]*[]any  // publish ids staged, with the tags of their repeats
+	answers []Commit          // duplicates to be reported
+
+	counts   map[string]*counters
+	counting time.Time // since when there are counts; zero: there are none
+	forget   []string  // queues
+}
+
+// batch is the records of a commit.
+type batch struct {
+	buf     []byte // headroom, then the encoded records
+	records []staged
+	to      []recipient // the records' recipients lie here
+	settled []*Entry
+	tags    []any // of settled
+	done    []*Entry
+	eager   bool      // something in it is waited for
+	since   time.Time // when the first that is not waited for came
+	sealed  bool
+	counted int // bytes, in the backlog
+}
+
+// staged is a record and whom to tell of it.
+type staged struct {
+	record
+	message *Message // accept
+	entries []*Entry // settle, done
+	tags    []any    // settle
+	tag     any
+}
+
+const (
+	// lazyTime and lazyRecords bound how long and how many settlements wait
+	// for company.
+	lazyTime    = 50 * time.Millisecond
+	lazyRecords = 512
+	// countTime is how long counts wait for company.
+	countTime = time.Second
+	// maxSpare is the capacity above which a batch's buffer is not kept.
+	maxSpare = 1 << 20
+	// acceptMargin is left in a batch that one accept fills, so that it can be
+	// written forward with all that may be added to it.
+	acceptMargin = 64 << 10
+)
+
+func (s *stage) init() {
+	s.numbers = map[string]uint64{}
+	s.dedup = map[Dedup]*[]any{}
+	s.counts = map[string]*counters{}
+}
+
+func (s *stage) empty() bool {
+	return len(s.batches) == 0 && s.counting.IsZero() && len(s.forget) == 0
+}
+
+// room is the batch that takes n more bytes.
+func (l *Ledger) room(n int) *batch {
+	s := &l.stage
+	if k := len(s.batches); k > 0 {
+		b := s.batches[k-1]
+		if !b.sealed && (b.length()+n <= l.maxBatch || b.length() == 0) {
+			return b
+		}
+	}
+	b := s.fresh()
+	s.batches = append(s.batches, b)
+	return b
+}
+
+// length is about what the batch takes in a frame.
+func (b *batch) length() int {
+	return len(b.buf) - headroom + keyBytes*(len(b.settled)+len(b.done))
+}
+
+func (s *stage) fresh() *batch {
+	if k := len(s.spare); k > 0 {
+		b := s.spare[k-1]
+		s.spare = s.spare[:k-1]
+		return b
+	}
+	return &batch{buf: make([]byte, headroom, 16<<10)}
+}
+
+// reuse takes a batch back when its commit is applied.
+func (s *stage) reuse(b *batch) {
+	if len(s.spare) >= 2 || cap(b.buf) > maxSpare {
+		return
+	}
+	clear(b.records)
+	clear(b.to)
+	*b = batch{
+		buf: b.buf[:headroom], records: b.records[:0], to: b.to[:0],
+		settled: b.settled[:0], tags: b.tags[:0], done: b.done[:0],
+	}
+	s.spare = append(s.spare, b)
+}
+
+// add appends a record that the batch's buffer already has.
+func (l *Ledger) add(b *batch, r staged, before int) {
+	b.records = append(b.records, r)
+	b.eager = true
+	b.counted += len(b.buf) - before
+	l.backlog.Add(int64(len(b.buf) - before))
+}
+
+// Accept stages a message for each of metas' queues; every recipient becomes
+// an entry of its own. With dedup, a publish of the same hash within
+// DedupWindow is a duplicate: nothing is stored, and Committed says so.
+//
+// PAYLOAD_TOO_LARGE: it does not fit a commit. LIMIT_EXCEEDED: more publishes
+// with an id, or more recipients, than a ledger keeps. Nothing is staged then.
+func (l *Ledger) Accept(m *Message, metas []Meta, dedup *Dedup, tag any) error {
+	if dedup != nil && l.repeated(*dedup, tag) {
+		return nil
+	}
+	if dedup != nil && len(l.dedup.seen)+len(l.stage.dedup) >= maxDedup {
+		return protocol.Errorf(protocol.CodeLimitExceeded,
+			"%d publishes with an id within %s are remembered already: publish without %s, or slower",
+			maxDedup, protocol.DedupWindow, protocol.HeaderDedup)
+	}
+	if err := l.accept(m, metas, nil, dedup, tag); err != nil {
+		return err
+	}
+	if dedup != nil {
+		l.stage.dedup[*dedup] = new([]any)
+	}
+	return nil
+}
+
+// repeated sees to a publish whose id is known.
+func (l *Ledger) repeated(h Dedup, tag any) bool {
+	if waiting, ok := l.stage.dedup[h]; ok {
+		*waiting = append(*waiting, tag)
+		return true
+	}
+	known, ok := l.dedup.find(h, max(l.time, l.env.now().UnixNano()))
+	if ok {
+		l.stage.answers = append(l.stage.answers, Commit{
+			Kind: KindAccept, Duplicate: true, ID: known.id, Seq: known.seq, Tag: tag,
+		})
+	}
+	return ok
+}
+
+func (l *Ledger) accept(m *Message, metas []Meta, o *origin, dedup *Dedup, tag any) error {
+	size := m.size()
+	if len(metas) == 0 || len(metas) > maxRecipients {
+		return protocol.Errorf(protocol.CodeLimitExceeded, "a message for %d queues at once: 1 to %d are possible", len(metas), maxRecipients)
+	}
+	n := int(size) + acceptBytes*(1+len(m.Headers)) + len(m.Group) + len(m.Extra)
+	for i := range metas {
+		n += metas[i].length()
+	}
+	if limit := l.maxBatch - acceptMargin; n > limit {
+		return protocol.Errorf(protocol.CodePayloadTooLarge, "the message takes %d bytes with its headers, more than the %d that one commit carries", n, limit)
+	}
+	b := l.room(n)
+	before := len(b.buf)
+	b.buf = appendAccept(b.buf, m, metas, o, dedup)
+	to := b.recipients(len(metas))
+	for i := range metas {
+		to[i].meta = metas[i]
+	}
+	r := record{kind: KindAccept, id: m.ID, size: size, to: to, origin: o, dedup: dedup}
+	l.add(b, staged{record: r, message: m, tag: tag}, before)
+	return nil
+}
+
+// acceptBytes is more than what a message, and each header, takes beside its
+// own bytes.
+const acceptBytes = 96
+
+// length is at least what the meta takes when it is encoded.
+func (m *Meta) length() int {
+	return acceptBytes + len(m.Queue) + len(m.Reason) + len(m.Error) + len(m.Source) + len(m.Extra)
+}
+
+func (b *batch) recipients(n int) []recipient {
+	k := len(b.to)
+	for range n {
+		b.to = append(b.to, recipient{})
+	}
+	return b.to[k : k+n : k+n]
+}
+
+// Restate stages a change of the entry's meta; the entry stays. A nil Extra
+// means the entry's own. false: the entry is gone, decided, or a record that
+// takes it away is staged.
+func (l *Ledger) Restate(e *Entry, meta Meta, tag any) bool {
+	if !l.takes(e) {
+		return false
+	}
+	l.change(&record{kind: KindRestate, key: e.Key, meta: l.whole(e, meta)}, tag)
+	return true
+}
+
+// Decide stages that the entry goes to the ledger dest with that meta. Once it
+// is committed the entry is never delivered again; it is handed over, for as
+// long as that takes, and then gone (KindDone). false: as for Restate.
+func (l *Ledger) Decide(e *Entry, dest string, meta Meta, tag any) bool {
+	if !l.takes(e) {
+		return false
+	}
+	e.flags |= leaving
+	l.stage.numbers[dest]++
+	l.change(&record{
+		kind: KindDecide, key: e.Key, meta: l.whole(e, meta),
+		dest: dest, number: l.stage.numbers[dest],
+	}, tag)
+	return true
+}
+
+func (l *Ledger) takes(e *Entry) bool {
+	return !e.Decided && !e.flags.is(leaving) && !e.flags.is(gone)
+}
+
+func (l *Ledger) whole(e *Entry, meta Meta) *Meta {
+	if meta.Extra == nil {
+		meta.Extra = l.extras[e.Key]
+	}
+	meta.Error = clip(meta.Error)
+	return &meta
+}
+
+// clip cuts an error's text at MaxErrorText, between runes.
+func clip(s string) string {
+	if len(s) <= protocol.MaxErrorText {
+		return s
+	}
+	n := protocol.MaxErrorText
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+func (l *Ledger) change(r *record, tag any) {
+	n := acceptBytes + len(r.dest) + len(r.name) + len(r.value)
+	if r.meta != nil {
+		n += r.meta.length()
+	}
+	b := l.room(n)
+	before := len(b.buf)
+	b.buf = appendRecord(b.buf, r)
+	l.add(b, staged{record: *r, tag: tag}, before)
+}
+
+// Settle stages the entry's end. With a nil tag it waits for company, at most
+// 50 ms: a lost one only redelivers. false: as for Restate.
+func (l *Ledger) Settle(e *Entry, tag any) bool {
+	if !l.takes(e) {
+		return false
+	}
+	e.flags |= leaving
+	b := l.lazy()
+	b.settled = append(b.settled, e)
+	b.tags = append(b.tags, tag)
+	b.eager = b.eager || tag != nil || len(b.settled)+len(b.done) >= lazyRecords
+	return true
+}
+
+// lazy is the batch that takes one more key.
+func (l *Ledger) lazy() *batch {
+	b := l.room(keyBytes)
+	if b.since.IsZero() {
+		b.since = l.env.now()
+	}
+	return b
+}
+
+// keyBytes is more than what one key takes.
+const keyBytes = 10
+
+// finish stages that a decided entry's handover is done.
+func (l *Ledger) finish(e *Entry) {
+	b := l.lazy()
+	b.done = append(b.done, e)
+	b.eager = b.eager || len(b.settled)+len(b.done) >= lazyRecords
+}
+
+// MaxNote is the longest note, in bytes: all notes are in memory.
+const MaxNote = 64 << 10
+
+// PutNote stages a note of the owner's; a nil value deletes it. LIMIT_EXCEEDED:
+// it is longer than MaxNote.
+func (l *Ledger) PutNote(key string, value []byte, tag any) error {
+	if n := len(key) + len(value); n > MaxNote {
+		return protocol.Errorf(protocol.CodeLimitExceeded, "a note of %d bytes: at most %d are possible", n, MaxNote)
+	}
+	l.change(&record{kind: KindNote, name: key, value: bytes.Clone(value)}, tag)
+	return nil
+}
+
+// Count adds to a queue's counter. It rides along with the next commit, and
+// waits for one at most a second.
+func (l *Ledger) Count(queue string, c Counter, n uint64) {
+	if n == 0 {
+		return
+	}
+	k := l.stage.counts[queue]
+	if k == nil {
+		k = &counters{}
+		l.stage.counts[queue] = k
+	}
+	k[c] += n
+	if l.stage.counting.IsZero() {
+		l.stage.counting = l.env.now()
+	}
+}
+
+// ForgetQueue drops an empty queue's counters. One that holds something when
+// the next commit is made is kept.
+func (l *Ledger) ForgetQueue(name string) {
+	if q := l.queues[name]; q != nil && q.Live == 0 {
+		l.stage.forget = append(l.stage.forget, name)
+	}
+}
+
+// seal closes a batch: what was collected becomes records at its end.
+func (l *Ledger) seal(b *batch) {
+	if b.sealed {
+		return
+	}
+	b.sealed = true
+	l.sealKeys(b, KindSettle, b.settled, b.tags)
+	l.sealKeys(b, KindDone, b.done, nil)
+	l.sealCounts(b)
+}
+
+// sealCounts adds the counts. What does not fit waits for the next commit.
+func (l *Ledger) sealCounts(b *batch) {
+	limit := len(b.buf) + l.maxBatch/4
+	for name, c := range l.stage.counts {
+		if len(b.buf)+len(name)+acceptBytes+10*int(NumCounters) > limit {
+			return
+		}
+		r := record{kind: kindCounts, name: name, counts: c}
+		b.buf = appendRecord(b.buf, &r)
+		b.records = append(b.records, staged{record: r})
+		delete(l.stage.counts, name)
+	}
+	l.stage.counting = time.Time{}
+}
+
+func (l *Ledger) sealKeys(b *batch, kind Kind, entries []*Entry, tags []any) {
+	if len(entries) == 0 {
+		return
+	}
+	keys := make([]Key, len(entries))
+	for i, e := range entries {
+		keys[i] = e.Key
+	}
+	r := record{kind: kind, keys: keys}
+	b.buf = appendRecord(b.buf, &r)
+	b.records = append(b.records, staged{record: r, entries: entries, tags: tags})
+}
+
+// tags are those of all that is staged and not under way.
+func (s *stage) tags() []any {
+	var tags []any
+	add := func(tag any) {
+		if tag != nil {
+			tags = append(tags, tag)
+		}
+	}
+	for _, b := range s.batches {
+		for i := range b.records {
+			r := &b.records[i]
+			add(r.tag)
+			if r.dedup != nil && s.dedup[*r.dedup] != nil {
+				tags = append(tags, *s.dedup[*r.dedup]...)
+			}
+		}
+		for _, tag := range b.tags {
+			add(tag)
+		}
+	}
+	return tags
+}

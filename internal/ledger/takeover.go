@@ -1,0 +1,319 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nuid"
+)
+
+// takeover makes a new owner of a ledger: it reads the log, writes a record
+// with a higher epoch, and reads on until it has seen that record. Then it has
+// the whole history, since nobody else can write any more.
+type takeover struct {
+	store  store
+	ledger string
+	owner  string
+	now    func() time.Time
+	log    *slog.Logger
+	loss   bool // go on without what cannot be read
+
+	mark    []byte // tells this takeover's record from all others
+	state   *state
+	want    uint64 // the ordinal that comes next
+	lost    uint64 // records that were skipped
+	damaged uint64 // the last sequence at which there was damage
+	gaps    map[gapError]int
+}
+
+// gapError says that records are missing: they were purged while being read,
+// or are lost.
+type gapError struct {
+	want, found uint64 // ordinals
+	seq         uint64 // where the next one was found
+}
+
+func (e *gapError) Error() string {
+	return fmt.Sprintf("record %d is followed by %d", e.want-1, e.found)
+}
+
+// sameGap is how often the same gap is found before it is believed.
+const sameGap = 3
+
+// errBehind says that the server that was asked does not have it yet.
+var errBehind = errors.New("the log ends early")
+
+// run returns once the ledger is owned. A *DamageError found before the epoch
+// record is written leaves the log as it was.
+func (t *takeover) run(ctx context.Context) error {
+	t.mark, t.gaps = []byte(nuid.Next()), map[gapError]int{}
+	for {
+		err := t.history(ctx)
+		if err == nil {
+			err = t.take(ctx)
+		}
+		var gap *gapError
+		if !errors.As(err, &gap) {
+			return err
+		}
+		// The log was purged while being read, or records are lost: the same
+		// gap found several times tells.
+		if t.gaps[*gap]++; t.gaps[*gap] >= sameGap && !t.loss {
+			return t.missing(gap)
+		}
+	}
+}
+
+// history reads what there is, from the floor on.
+func (t *takeover) history(ctx context.Context) error {
+	t.state, t.want, t.lost = newState(), 1, 0
+	newest, err := t.newest(ctx)
+	if err != nil || newest == nil {
+		return err
+	}
+	h, _, err := decodeFrame(newest.data)
+	if err != nil {
+		if err := t.unreadable(newest, err); err != nil {
+			return err
+		}
+		return t.readTo(ctx, 1, newest.seq)
+	}
+	t.want = h.floor
+	return t.readTo(ctx, max(1, h.floorSeq), newest.seq)
+}
+
+func (t *takeover) missing(gap *gapError) error {
+	return &DamageError{
+		Ledger: t.ledger, Seq: gap.seq, First: gap.want, Last: gap.found - 1, What: "they are missing before it",
+	}
+}
+
+// readTo reads frames from one sequence to another, asking again while the log
+// seems to end earlier.
+func (t *takeover) readTo(ctx context.Context, from, to uint64) error {
+	var wait backoff
+	var failed error
+	for tries := 0; from <= to; tries++ {
+		err := t.store.read(ctx, from, int(to-from)+1, func(s stored) bool {
+			if s.seq > to {
+				return false
+			}
+			failed = t.frame(s)
+			from, tries = s.seq+1, 0
+			return failed == nil
+		})
+		if failed != nil {
+			return failed
+		}
+		if err != nil {
+			return err
+		}
+		if from > to {
+			return nil
+		}
+		if tries == readTries {
+			return t.endsEarly(to)
+		}
+		if err := t.store.sleep(ctx, wait.next()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readTries is how often the end of the log is asked for, over some seconds,
+// before it is taken for lost.
+const readTries = 10
+
+func (t *takeover) endsEarly(to uint64) error {
+	if t.loss {
+		t.damaged = to
+		return nil
+	}
+	return &DamageError{
+		Ledger: t.ledger, Seq: to, First: t.want, Last: t.want,
+		What: "the stream has this sequence but does not give it out, nor what lies before it",
+	}
+}
+
+// frame applies one frame, after checking that it follows.
+func (t *takeover) frame(s stored) error {
+	h, records, err := decodeFrame(s.data)
+	if err != nil {
+		return t.unreadable(&s, err)
+	}
+	if err := t.follows(&h, s.seq); err != nil {
+		return err
+	}
+	list, err := decodeRecords(records, t.state.intern)
+	if err == nil {
+		err = countAgrees(&h, list)
+	}
+	if err != nil {
+		return t.unreadable(&s, err)
+	}
+	t.state.begin(&h, s.seq)
+	for i := range list {
+		t.state.apply(&list[i])
+	}
+	t.state.end()
+	t.want = h.next()
+	return nil
+}
+
+func decodeRecords(records []byte, intern interner) (list []record, err error) {
+	err = eachRecord(records, func(_ uint32, raw []byte) error {
+		r, err := decodeRecord(raw, intern)
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}
+
+func countAgrees(h *header, list []record) error {
+	n := uint64(0)
+	for i := range list {
+		n += list[i].ordinals()
+	}
+	if n != h.count {
+		return fmt.Errorf("it says it has %d records and has %d", h.count, n)
+	}
+	return nil
+}
+
+// follows checks a frame against what came before it. The first is the one
+// that the newest calls the floor.
+func (t *takeover) follows(h *header, seq uint64) error {
+	if h.ledger != t.ledger {
+		return &DamageError{Ledger: t.ledger, Seq: seq, What: fmt.Sprintf("a frame of the ledger %q", h.ledger)}
+	}
+	if h.epoch < t.state.epoch {
+		return &DamageError{Ledger: t.ledger, Seq: seq, First: h.first, Last: h.next() - 1, What: "they were written by an older owner"}
+	}
+	if h.first < t.want {
+		return &DamageError{Ledger: t.ledger, Seq: seq, First: h.first, Last: t.want - 1, What: "they are there twice"}
+	}
+	if h.first > t.want {
+		gap := &gapError{want: t.want, found: h.first, seq: seq}
+		if t.gaps[*gap] < sameGap {
+			return gap
+		}
+		t.skip(h.first-t.want, seq, t.missing(gap))
+	}
+	return nil
+}
+
+func (t *takeover) unreadable(s *stored, cause error) error {
+	d := &DamageError{Ledger: t.ledger, Seq: s.seq, First: t.want, What: cause.Error()}
+	d.Last = d.First
+	if h, _, err := decodeFrame(s.data); err == nil && h.count > 0 {
+		d.First, d.Last = h.first, h.next()-1
+	}
+	if !t.loss {
+		return d
+	}
+	t.skip(0, s.seq, d) // what it held is counted at the gap it leaves
+	return nil
+}
+
+func (t *takeover) skip(n, seq uint64, what error) {
+	t.lost += n
+	t.damaged = max(t.damaged, seq)
+	t.log.Error("opening a ledger without what cannot be read", "ledger", t.ledger, "records", n, "what", what)
+}
+
+func (t *takeover) newest(ctx context.Context) (*stored, error) {
+	var wait backoff
+	for {
+		newest, err := t.store.newest(ctx)
+		if err == nil {
+			return newest, nil
+		}
+		if ctx.Err() != nil {
+			return nil, errors.Join(context.Cause(ctx), err)
+		}
+		if err := t.store.sleep(ctx, wait.next()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// take writes the epoch record after the newest frame and reads up to it.
+func (t *takeover) take(ctx context.Context) error {
+	var wait backoff
+	for {
+		newest, err := t.newest(ctx)
+		if err != nil {
+			return err
+		}
+		seq := uint64(0)
+		if newest != nil && t.ours(newest) {
+			seq = newest.seq
+		} else if seq, err = t.claim(ctx, newest); err != nil {
+			if err := t.store.sleep(ctx, wait.next()); err != nil {
+				return err
+			}
+			continue
+		}
+		return t.readTo(ctx, t.state.seq+1, seq)
+	}
+}
+
+// ours recognises an epoch record of this takeover whose answer was lost.
+func (t *takeover) ours(s *stored) bool {
+	_, records, err := decodeFrame(s.data)
+	if err != nil {
+		return false
+	}
+	found := false
+	_ = eachRecord(records, func(_ uint32, raw []byte) error { // what is malformed is not ours
+		r, err := decodeRecord(raw, plain)
+		found = found || err == nil && r.kind == kindEpoch && string(r.value) == string(t.mark)
+		return err
+	})
+	return found
+}
+
+// claim appends the epoch record.
+func (t *takeover) claim(ctx context.Context, newest *stored) (uint64, error) {
+	h := header{ledger: t.ledger, epoch: 1, first: 1, floor: 1, time: t.now().UnixNano()}
+	records := []record{{kind: kindEpoch, name: t.owner, value: t.mark}}
+	expected := uint64(0)
+	if newest == nil {
+		var s Secret
+		if _, err := rand.Read(s[:]); err != nil {
+			return 0, err
+		}
+		records = append(records, record{kind: kindSecret, value: s[:]})
+	} else {
+		expected = newest.seq
+		old, _, err := decodeFrame(newest.data)
+		if err != nil { // in history it was found to be lost
+			old = header{ledger: t.ledger, epoch: t.state.epoch, first: t.want + lostOrdinals, floor: 1, time: t.state.time}
+		}
+		h = t.after(&old, h.time)
+	}
+	h.count = uint64(len(records))
+	frame := appendHead(nil, &h)
+	for i := range records {
+		frame = appendRecord(frame, &records[i])
+	}
+	return t.store.append(ctx, expected, sealFrame(frame))
+}
+
+// lostOrdinals are left out where it is not known how many were taken, so that
+// none is taken twice.
+const lostOrdinals = 1 << 20
+
+// after is the header that follows old; old's floor is a legal one still.
+func (t *takeover) after(old *header, now int64) header {
+	h := *old
+	h.epoch++
+	h.first = old.next()
+	h.time = max(old.time, now)
+	return h
+}
