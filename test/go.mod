@@ -3,10 +3,49 @@ module github.com/waybill-mq/waybill/test
 go 1.26.0
 
 require (
+	github.com/nats-io/nats-server/v2 v2.15.3
+	github.com/nats-io/nats.go v1.55.0
 	github.com/waybill-mq/waybill/internal v0.0.0
 	github.com/waybill-mq/waybill/pkg v0.0.0
+	go.opentelemetry.io/otel/trace v1.47.0
+	go.uber.org/goleak v1.3.0
+)
+
+require (
+	github.com/antithesishq/antithesis-sdk-go v0.9.0-default-no-op // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dchest/siphash v1.2.3 // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/nats-io/jwt/v2 v2.8.3 // indirect
+	github.com/nats-io/nkeys v0.4.17 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	go.opentelemetry.io/otel v1.47.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+require (
+	github.com/alecthomas/kong v1.17.0
+	github.com/waybill-mq/waybill/services/dlq v0.0.0
+	github.com/waybill-mq/waybill/services/registry v0.0.0
+	github.com/waybill-mq/waybill/services/retry v0.0.0
+	github.com/waybill-mq/waybill/services/router v0.0.0
+	golang.org/x/sync v0.25.0
 )
 
 replace github.com/waybill-mq/waybill/pkg => ../pkg
 
 replace github.com/waybill-mq/waybill/internal => ../internal
+
+replace github.com/waybill-mq/waybill/services/dlq => ../services/dlq
+
+replace github.com/waybill-mq/waybill/services/registry => ../services/registry
+
+replace github.com/waybill-mq/waybill/services/retry => ../services/retry
+
+replace github.com/waybill-mq/waybill/services/router => ../services/router

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -140,7 +141,7 @@ func (l *lane) claimed(id string, asked int64, m *nats.Msg) {
 // begins again: when it began is not known.
 func (l *lane) resumed(w *worker, t token) {
 	e := l.ledger.Entry(t.key)
-	if e == nil || e.Decided || t != tokenOf(e) {
+	if e == nil || e.Decided || t != l.tokenOf(e) {
 		return
 	}
 	switch e.Slot.(type) {
@@ -209,7 +210,7 @@ func (a *audits) next(l *lane) int64 {
 // compare puts back what w does not know of.
 func (a *audits) compare(l *lane, w *worker, asked int64, known map[token]bool) {
 	for _, d := range l.inHand(w) {
-		if d.started < asked-int64(auditMargin) && !known[tokenOf(d.e)] {
+		if d.started < asked-int64(auditMargin) && !known[l.tokenOf(d.e)] {
 			l.s.log.Warn("a delivery was lost on its way and is sent again", "queue", d.q.name, "message", d.e.ID, "worker", w.id)
 			l.putBack(d)
 		}

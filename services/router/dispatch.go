@@ -1,11 +1,12 @@
 package router
 
 import (
-	"container/heap"
+	"maps"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -15,9 +16,9 @@ const (
 	turnDeliveries = 2048                   // in one turn, so that events are not kept waiting
 	stall          = 100 * time.Millisecond // after the connection refused a delivery
 
-	readEntries = 256     // bodies read at once for a queue
+	readEntries = 256     // bodies read at once for a queue, at most
 	readBytes   = 1 << 20 // and their bytes
-	readLow     = 64      // read on when fewer are left
+	aheadBytes  = 8 << 20 // read ahead in a lane, beyond the one that is next
 )
 
 // wake puts the queue into the round if it may have something to dispatch.
@@ -76,17 +77,18 @@ func (l *lane) deliverNext(q *queue) bool {
 	if e == nil || q.judging >= maxJudging {
 		return false
 	}
-	m := l.body(q, e)
-	if m == nil {
-		return false
-	}
 	c := q.pick(l.now)
 	if c == nil {
 		return false
 	}
+	m := l.body(q, e)
+	if m == nil {
+		return false
+	}
 	q.ready.pop()
 	if _, ahead := e.Slot.(*broker.Message); ahead {
-		if q.read--; q.read < readLow && q.reading == 0 {
+		l.used(q, e)
+		if q.read < q.ahead()/4 && q.reading == 0 {
 			l.readAhead(q)
 		}
 	}
@@ -113,18 +115,19 @@ func (l *lane) body(q *queue, e *broker.Entry) *broker.Message {
 // in nobody's memory.
 func (l *lane) readAhead(q *queue) {
 	var batch []*broker.Entry
-	size := 0
+	most, room := q.ahead(), min(readBytes, aheadBytes-l.ahead)
 	q.ready.ahead(func(e *broker.Entry) bool {
 		if e.Slot != nil {
 			return true
 		}
-		if len(batch) > 0 && (size+int(e.Size) > readBytes || q.store.Message(e) != nil) {
+		room -= int(e.Size)
+		if len(batch) > 0 && (room < 0 || q.store.Message(e) != nil) {
 			return false
 		}
 		e.Slot = reading
-		size += int(e.Size)
+		l.ahead += int(e.Size)
 		batch = append(batch, e)
-		return len(batch) < readEntries
+		return len(batch) < most
 	})
 	if len(batch) == 0 {
 		return
@@ -142,6 +145,9 @@ func (l *lane) Read(e *broker.Entry, m *broker.Message, err error) {
 	if e.Slot != reading {
 		return // settled or judged meanwhile
 	}
+	if m == nil {
+		l.ahead -= int(e.Size)
+	}
 	switch {
 	case err != nil:
 		l.s.log.Error("a stored message cannot be read and is not delivered", "queue", q.name, "message", e.ID, "error", err)
@@ -154,6 +160,12 @@ func (l *lane) Read(e *broker.Entry, m *broker.Message, err error) {
 		q.read++
 		e.Slot = m
 	}
+}
+
+// used takes e, which was read ahead, out of that account.
+func (l *lane) used(q *queue, e *broker.Entry) {
+	q.read--
+	l.ahead -= int(e.Size)
 }
 
 // begin opens a delivery of e to c.
@@ -174,12 +186,7 @@ func (l *lane) begin(e *broker.Entry, q *queue, c *consumer) *delivery {
 }
 
 func (l *lane) newDelivery(e *broker.Entry, q *queue) *delivery {
-	var d *delivery
-	if n := len(l.spare); n > 0 {
-		d, l.spare = l.spare[n-1], l.spare[:n-1]
-	} else {
-		d = new(delivery)
-	}
+	d := l.spare.take()
 	d.e, d.q = e, q
 	e.Slot = d
 	return d
@@ -229,9 +236,7 @@ func (o *outgoing) own(i int, name, value string) {
 func (l *lane) deliver(d *delivery, m *broker.Message) {
 	o, e, c := &l.out, d.e, d.c
 	clear(o.header)
-	for name, values := range m.Headers {
-		o.header[name] = values
-	}
+	maps.Copy(o.header, m.Headers)
 	o.own(0, protocol.HeaderAttempt, strconv.FormatUint(uint64(e.Attempt), 10))
 	o.own(1, protocol.HeaderMessageID, e.ID.String())
 	o.own(2, protocol.HeaderTimeout, c.timeoutText)
@@ -240,7 +245,7 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 	if e.Generation > 0 {
 		o.own(5, protocol.HeaderGeneration, strconv.FormatUint(uint64(e.Generation), 10))
 	}
-	o.reply = l.seal.append(append(o.reply[:0], l.reply...), tokenOf(e))
+	o.reply = l.seal.append(append(o.reply[:0], l.reply...), l.tokenOf(e))
 	o.msg = nats.Msg{Subject: c.Deliver, Reply: string(o.reply), Header: o.header, Data: m.Body}
 	if err := l.s.bulk.PublishMsg(&o.msg); err != nil {
 		l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
@@ -251,28 +256,16 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 	l.count(d.q, ledger.Delivered)
 }
 
-// pauses is a min-heap, by due time, of entries that may not be delivered yet.
-type pauses []*broker.Entry
-
-func (h pauses) Len() int           { return len(h) }
-func (h pauses) Less(i, j int) bool { return h[i].Due < h[j].Due }
-func (h pauses) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *pauses) Push(x any)        { *h = append(*h, x.(*broker.Entry)) } //nolint:forcetypeassert // heap.Push is called here only
-func (h *pauses) Pop() any          { return (*byKey)(h).Pop() }
-
 // pause keeps e from being delivered before it is due.
 func (l *lane) pause(e *broker.Entry) {
 	e.Slot = paused
-	heap.Push(&l.pauses, e)
+	l.pauses.add(e)
 }
 
 // resume ends the rests and pauses whose time has come.
 func (l *lane) resume() {
-	for len(l.pauses) > 0 && l.pauses[0].Due <= l.wall {
-		e := heap.Pop(&l.pauses).(*broker.Entry) //nolint:forcetypeassert // the heap holds entries
-		if e.Slot != paused {
-			continue // settled meanwhile
-		}
+	for e := l.pauses.first(); e != nil && e.Due <= l.wall; e = l.pauses.first() {
+		l.pauses.take()
 		e.Slot = nil
 		q := l.queueOf(e)
 		q.ready.push(e)

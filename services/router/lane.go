@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -32,24 +33,30 @@ type lane struct {
 	consumers map[*worker]map[string]*consumer // by subscription id
 	resting   []*consumer
 	deadlines map[int64]*deadlines
-	counted   []*queue
+	// handedBack counts how often deliveries came back cancelled.
+	handedBack map[ledger.Key]uint16
+	counted    []*queue
 
 	roundFirst, roundLast *queue // queues that may have something to dispatch
 	stalledUntil          int64
 	draining              bool
 
-	pauses   pauses
+	pauses   entryHeap // entries that are not due, by due time
 	verdicts verdicts
 	takeover takeover
 	audits   audits
 
-	spare   []*delivery
-	out     outgoing
-	answer  []byte
-	held    atomic.Int64 // deliveries in workers' hands, for others to read
-	open    atomic.Int64 // those that ended and are not recorded yet
-	bytes   atomic.Int64 // live, likewise
-	entries atomic.Int64
+	ahead  int          // bytes of the bodies read before their turn
+	queued atomic.Int64 // bytes of publishes sent to the lane and not staged yet
+
+	spare       spares[delivery]
+	spareCounts spares[counts]
+	out         outgoing
+	answer      []byte
+	held        atomic.Int64 // deliveries in workers' hands, for others to read
+	open        atomic.Int64 // those that ended and are not recorded yet
+	bytes       atomic.Int64 // live, likewise
+	entries     atomic.Int64
 
 	stagedEntries, stagedBytes int64 // being committed
 }
@@ -65,11 +72,13 @@ func (c call) apply(l *lane) { c(l) }
 func newLane(s *Service, at *slot) *lane {
 	return &lane{
 		s: s, slot: at,
-		reply:     protocol.SubjectOutcome + at.name + ".",
-		queues:    make(map[string]*queue),
-		consumers: make(map[*worker]map[string]*consumer),
-		deadlines: make(map[int64]*deadlines),
-		out:       outgoing{header: make(nats.Header, 16)},
+		reply:      protocol.SubjectOutcome + at.name + ".",
+		queues:     make(map[string]*queue),
+		consumers:  make(map[*worker]map[string]*consumer),
+		deadlines:  make(map[int64]*deadlines),
+		handedBack: make(map[ledger.Key]uint16),
+		pauses:     entryHeap{byDue: true},
+		out:        outgoing{header: make(nats.Header, 16)},
 	}
 }
 
@@ -154,8 +163,8 @@ func (l *lane) nextTick() int64 {
 	for _, c := range l.resting {
 		next = min(next, l.rested(c))
 	}
-	if len(l.pauses) > 0 {
-		next = min(next, l.now+l.pauses[0].Due-l.wall)
+	if e := l.pauses.first(); e != nil {
+		next = min(next, l.now+e.Due-l.wall)
 	}
 	if l.stalledUntil > l.now {
 		next = min(next, l.stalledUntil)
@@ -218,11 +227,11 @@ func (l *lane) queue(name string) *queue {
 
 // count counts for a queue; the turn's counts go to the ledger together.
 func (l *lane) count(q *queue, c ledger.Counter) {
-	q.counts[c]++
-	if !q.counted {
-		q.counted = true
+	if q.counts == nil {
+		q.counts = l.spareCounts.take()
 		l.counted = append(l.counted, q)
 	}
+	q.counts[c]++
 }
 
 func (l *lane) flushCounts() {
@@ -232,7 +241,9 @@ func (l *lane) flushCounts() {
 				l.ledger.Count(q.name, ledger.Counter(c), n)
 			}
 		}
-		q.counted, q.counts = false, [ledger.NumCounters]uint64{}
+		*q.counts = counts{}
+		l.spareCounts = append(l.spareCounts, q.counts)
+		q.counts = nil
 	}
 	clear(l.counted)
 	l.counted = l.counted[:0]
@@ -268,6 +279,7 @@ func (l *lane) Returned(e *broker.Entry) {
 func (l *lane) Left(e *broker.Entry) {
 	q := l.queueOf(e)
 	l.free(e)
+	delete(l.handedBack, e.Key)
 	q.moving++
 	l.wake(q)
 }
@@ -299,4 +311,18 @@ func (l *lane) free(e *broker.Entry) {
 		l.spare = append(l.spare, d)
 	}
 	e.Slot = nil
+}
+
+// spares are values that were used and can be used again.
+type spares[T any] []*T
+
+// take is a value that is zero.
+func (s *spares[T]) take() *T {
+	n := len(*s)
+	if n == 0 {
+		return new(T)
+	}
+	v := (*s)[n-1]
+	*s = (*s)[:n-1]
+	return v
 }

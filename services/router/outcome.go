@@ -2,7 +2,6 @@ package router
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -81,7 +81,7 @@ func (l *lane) conclude(t token, what protocol.Outcome, text string) {
 		// Whoever did the work, it is done: also one who was thought to have
 		// vanished.
 		l.acknowledged(e)
-	case t.turn != turnOf(e):
+	case t.turn != l.turnOf(e):
 		l.superseded(e)
 	case inHand:
 		l.ended(d, what, text)
@@ -114,6 +114,7 @@ func (l *lane) acknowledged(e *broker.Entry) {
 		l.unplace(e)
 	}
 	e.Slot = settled
+	delete(l.handedBack, e.Key)
 	l.count(q, ledger.Acknowledged)
 	q.store.Settle(e)
 }
@@ -124,6 +125,7 @@ func (l *lane) ended(d *delivery, what protocol.Outcome, text string) {
 	if what == protocol.Cancelled {
 		// Its worker is shutting down: others first.
 		l.rest(d.c)
+		l.handedBack[d.e.Key]++
 		l.putBack(d)
 		return
 	}
@@ -139,7 +141,7 @@ func (l *lane) bounced(t token) {
 		return
 	}
 	d, ok := e.Slot.(*delivery)
-	if !ok || d.stage != running || t != tokenOf(e) {
+	if !ok || d.stage != running || t != l.tokenOf(e) {
 		return
 	}
 	l.rest(d.c)
@@ -193,13 +195,14 @@ func (l *lane) unplace(e *broker.Entry) {
 		case held:
 			q.held.remove(e)
 		case paused:
-			heap.Remove(&l.pauses, slices.Index(l.pauses, e))
+			l.pauses.remove(e)
 		case reading:
+			l.ahead -= int(e.Size)
 			q.ready.remove(e)
 		case settled, unreadable:
 		}
 	case *broker.Message:
-		q.read--
+		l.used(q, e)
 		q.ready.remove(e)
 	case nil:
 		q.ready.remove(e)

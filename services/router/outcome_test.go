@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -15,6 +16,9 @@ import (
 // maxBacklog is how many bytes a lane lets wait for its log before publishes
 // to it are refused.
 const maxBacklog = 64 << 20
+
+// publicationBytes is about what a publish takes beside its body.
+const publicationBytes = 256
 
 var (
 	errMoving   = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane is moving to another router: publish again")
@@ -78,7 +82,14 @@ func (in *ingress) admit(m *nats.Msg) error {
 	if err := p.fill(m, in.s.maxPayload); err != nil {
 		return err
 	}
-	if o.running.Backlog() > maxBacklog {
+	return o.take(p)
+}
+
+// take gives the lane a publish, unless it has too many already.
+func (o *openLane) take(p *publication) error {
+	size := int64(len(p.message.Body)) + publicationBytes
+	if int64(o.running.Backlog())+o.lane.queued.Add(size) > maxBacklog {
+		o.lane.queued.Add(-size)
 		return errOverload
 	}
 	if !o.running.Send(p) {
@@ -181,6 +192,7 @@ func (p *publication) headers(h nats.Header) error {
 
 // apply stages the publish, or refuses it.
 func (p *publication) apply(l *lane) {
+	l.queued.Add(-int64(len(p.message.Body)) - publicationBytes)
 	if err := l.stage(p); err != nil {
 		l.s.refuse(p.reply, err)
 	}

@@ -30,8 +30,7 @@ type queue struct {
 	reading int // entries whose bodies are being read
 	read    int // ready entries whose bodies were read ahead
 
-	counts  [ledger.NumCounters]uint64 // of this turn
-	counted bool
+	counts *counts // of this turn, if there are any
 
 	listed      bool // in the lane's round
 	nextInRound *queue
@@ -102,6 +101,10 @@ func (q *queue) window() int {
 	return n
 }
 
+// ahead is how many bodies are read before their turn: some for each that the
+// consumers take at once.
+func (q *queue) ahead() int { return min(readEntries, 4*q.window()+4) }
+
 // live is what the queue's owner stores of it.
 func (q *queue) live() (messages, bytes int64) {
 	if q.ledger == nil {
@@ -118,13 +121,16 @@ func (q *queue) info() protocol.QueueInfo {
 	if q.ledger != nil {
 		i.Ready = max(0, q.ledger.Live-q.moving-i.InFlight)
 		i.Bytes = q.ledger.Bytes
-		i.Counters = counters(&q.ledger.Counters)
+		i.Counters = named((*counts)(&q.ledger.Counters))
 	}
 	return i
 }
 
-// counters names the counts that are not zero.
-func counters(counts *[ledger.NumCounters]uint64) map[string]uint64 {
+// counts are numbers by counter.
+type counts [ledger.NumCounters]uint64
+
+// named are the counts that are not zero.
+func named(counts *counts) map[string]uint64 {
 	named := make(map[string]uint64)
 	for c, n := range counts {
 		if n > 0 {

@@ -37,7 +37,10 @@ func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protoco
 // known of.
 func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 	if r.Queue != "" {
-		if q := l.queues[r.Queue]; q != nil && q.exists() {
+		if at := l.ledger.Queue(r.Queue); at != nil {
+			return []protocol.QueueInfo{describe(at)}
+		}
+		if q := l.queues[r.Queue]; q != nil && len(q.consumers) > 0 {
 			return []protocol.QueueInfo{q.info()}
 		}
 		return nil
@@ -47,15 +50,28 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		prefix = scope.ScopedName(r.Execution, "")
 	}
 	var infos []protocol.QueueInfo
+	wanted := func(name string) bool { return name > r.After && strings.HasPrefix(name, prefix) }
+	for at := range l.ledger.Queues() {
+		if wanted(at.Name) {
+			infos = append(infos, describe(at))
+		}
+	}
 	for name, q := range l.queues {
-		if name > r.After && strings.HasPrefix(name, prefix) && q.exists() {
+		if q.ledger == nil && len(q.consumers) > 0 && wanted(name) {
 			infos = append(infos, q.info())
 		}
 	}
 	return infos
 }
 
-func (q *queue) exists() bool { return q.ledger != nil || len(q.consumers) > 0 }
+// describe is what is known of a queue, which the lane may not have met since
+// it was opened.
+func describe(at *ledger.Queue) protocol.QueueInfo {
+	if q, ok := at.Slot.(*queue); ok {
+		return q.info()
+	}
+	return (&queue{name: at.Name, ledger: at}).info()
+}
 
 // gather asks every lane that is open here. One that closes meanwhile is left
 // out: its next owner answers for it.
@@ -98,7 +114,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 	load, held := s.ownLoad(), float64(s.inWorkersHands())
 	return protocol.Stats{
 		Service: serviceName, Instance: s.o.Instance, Version: s.o.Version,
-		Counters: counters(&sum.counters),
+		Counters: named(&sum.counters),
 		Gauges: map[string]float64{
 			"lanes": float64(len(found)), "queues": float64(sum.queues), "workers": float64(len(s.directory.all())),
 			"ready": float64(load.Messages) - float64(sum.moving) - held, "in_flight": held,
@@ -108,22 +124,21 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 }
 
 type totals struct {
-	counters [ledger.NumCounters]uint64
+	counters counts
 	queues   int
 	moving   int64
 }
 
 func (l *lane) total() totals {
 	var t totals
-	for _, q := range l.queues {
-		if q.ledger == nil {
-			continue
-		}
-		for c, n := range q.ledger.Counters {
+	for at := range l.ledger.Queues() {
+		for c, n := range at.Counters {
 			t.counters[c] += n
 		}
 		t.queues++
-		t.moving += q.moving
+		if q, ok := at.Slot.(*queue); ok {
+			t.moving += q.moving
+		}
 	}
 	return t
 }

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"container/heap"
 	"slices"
 
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -13,23 +12,8 @@ import (
 type readyList struct {
 	fifo []*broker.Entry // from head on in order of key; nil where one was removed
 	head int
-	back byKey
+	back entryHeap
 	size int
-}
-
-// byKey is a min-heap of entries.
-type byKey []*broker.Entry
-
-func (h byKey) Len() int           { return len(h) }
-func (h byKey) Less(i, j int) bool { return h[i].Key < h[j].Key }
-func (h byKey) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *byKey) Push(x any)        { *h = append(*h, x.(*broker.Entry)) } //nolint:forcetypeassert // heap.Push is called here only
-func (h *byKey) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return e
 }
 
 // push puts e in its place.
@@ -39,7 +23,7 @@ func (r *readyList) push(e *broker.Entry) {
 		r.fifo = append(r.fifo, e)
 		return
 	}
-	heap.Push(&r.back, e)
+	r.back.add(e)
 }
 
 // last is the newest entry of fifo.
@@ -59,8 +43,8 @@ func (r *readyList) peek() *broker.Entry {
 	if r.head < len(r.fifo) {
 		e = r.fifo[r.head]
 	}
-	if len(r.back) > 0 && (e == nil || r.back[0].Key < e.Key) {
-		e = r.back[0]
+	if b := r.back.first(); b != nil && (e == nil || b.Key < e.Key) {
+		e = b
 	}
 	return e
 }
@@ -72,8 +56,8 @@ func (r *readyList) pop() *broker.Entry {
 		return nil
 	}
 	r.size--
-	if len(r.back) > 0 && r.back[0] == e {
-		heap.Pop(&r.back)
+	if r.back.first() == e {
+		r.back.take()
 		return e
 	}
 	r.fifo[r.head] = nil
@@ -100,8 +84,7 @@ func (r *readyList) skip() {
 
 // remove takes e out; false if it is not here.
 func (r *readyList) remove(e *broker.Entry) bool {
-	if i := slices.Index(r.back, e); i >= 0 {
-		heap.Remove(&r.back, i)
+	if r.back.remove(e) {
 		r.size--
 		return true
 	}
@@ -119,7 +102,7 @@ func (r *readyList) remove(e *broker.Entry) bool {
 func (r *readyList) find(e *broker.Entry) int {
 	lo, hi := r.head, len(r.fifo)
 	for lo < hi {
-		mid := int(uint(lo+hi) >> 1) //nolint:gosec // not negative
+		mid := int(uint(lo+hi) >> 1)
 		probe := mid
 		for probe < hi && r.fifo[probe] == nil {
 			probe++
@@ -139,7 +122,7 @@ func (r *readyList) find(e *broker.Entry) int {
 // ahead yields entries from the lowest key on, the heap's in no order after
 // the first, until f returns false.
 func (r *readyList) ahead(f func(*broker.Entry) bool) {
-	for _, e := range r.back {
+	for _, e := range r.back.entries {
 		if !f(e) {
 			return
 		}
@@ -155,9 +138,8 @@ func (r *readyList) ahead(f func(*broker.Entry) bool) {
 // did not come back, to r.
 func (r *readyList) take(other *readyList) {
 	other.skip()
-	older := append(other.fifo[other.head:], r.fifo[r.head:]...)
-	back := append(other.back, r.back...)
-	heap.Init(&back)
-	*r = readyList{fifo: older, back: back, size: r.size + other.size}
+	r.fifo, r.head = append(other.fifo[other.head:], r.fifo[r.head:]...), 0
+	r.back.merge(&other.back)
+	r.size += other.size
 	*other = readyList{}
 }

@@ -4,9 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/services/router/broker"
-	"pgregory.net/rapid"
 )
 
 // readyModel is a ready list beside the simplest thing that does the same.

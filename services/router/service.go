@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -203,10 +204,8 @@ func (s *Service) takeLanes(ctx context.Context) (err error) {
 	return s.keeper.Start(ctx)
 }
 
-// closeLanes lets what is in workers' hands come to its end, gives the lanes
-// away, and waits until nothing of them is left here.
+// closeLanes gives the lanes away and waits until nothing of them is left here.
 func (s *Service) closeLanes(ctx context.Context) error {
-	s.drain(ctx)
 	err := s.keeper.Stop(ctx)
 	s.lanes.Wait()
 	return err
@@ -231,8 +230,7 @@ func (s *Service) listen(context.Context) error {
 }
 
 // watch starts the goroutines that follow the registry, the workers and the
-// connection; they end after the lanes have drained and before the connection
-// does.
+// connection. They go on while the lanes drain.
 func (s *Service) watch(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.lifecycle.Add("watches", func(context.Context) error {
@@ -246,6 +244,7 @@ func (s *Service) watch(context.Context) error {
 	s.ending.Go(func() { s.reconnected(ctx, status) })
 	s.ending.Go(func() { s.report(ctx) })
 	s.ending.Go(func() { s.learnNext(ctx) })
+	s.lifecycle.Add("deliveries", s.drain)
 	return nil
 }
 
@@ -278,10 +277,12 @@ func (s *Service) report(ctx context.Context) {
 
 // serve takes publishes and questions.
 func (s *Service) serve(context.Context) error {
-	queues := s.newIngress(protocol.SubjectPublishQueue, true)
-	if _, err := s.mesh.Raw("publish-queue", protocol.SubjectPublishQueue+">", mesh.QueueGroup, queues.publish); err != nil {
+	queues, err := s.mesh.Raw("publish-queue", protocol.SubjectPublishQueue+">", mesh.QueueGroup,
+		s.newIngress(protocol.SubjectPublishQueue, true).publish)
+	if err != nil {
 		return err
 	}
+	s.lifecycle.Add("publishes", queues.Drain) // another router takes them from then on
 	if _, err := s.mesh.Raw("publish-topic", protocol.SubjectPublishTopic+">", mesh.QueueGroup, s.publishTopic); err != nil {
 		return err
 	}
@@ -296,7 +297,6 @@ func (s *Service) serve(context.Context) error {
 // disconnects, all at most until ctx ends. What is not finished by then goes
 // on under the lanes' next owner. A further call waits for the first.
 func (s *Service) Stop(ctx context.Context) error {
-	s.draining.Store(true)
 	err := s.lifecycle.Stop(ctx)
 	s.stopOnce.Do(func() {
 		s.err = err
@@ -317,9 +317,10 @@ func (s *Service) clock(now time.Time) int64 { return int64(now.Sub(s.started)) 
 
 // drain stops dispatching everywhere and waits until no worker holds a
 // delivery, as long as the service may.
-func (s *Service) drain(ctx context.Context) {
+func (s *Service) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Drain)
 	defer cancel()
+	s.draining.Store(true)
 	s.eachLane(func(l *lane) { l.draining = true })
 	look := time.NewTicker(drainLook)
 	defer look.Stop()
@@ -328,9 +329,10 @@ func (s *Service) drain(ctx context.Context) {
 		case <-look.C:
 		case <-ctx.Done():
 			s.log.Info("deliveries in workers' hands go on under the lanes' next owner", "deliveries", s.inHand())
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // inHand is the number of deliveries in workers' hands, and of failed ones

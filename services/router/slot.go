@@ -3,9 +3,11 @@ package router
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -24,6 +26,7 @@ type openLane struct {
 	s       *Service
 	lane    *lane
 	running *ledger.Running[event]
+	opened  chan struct{} // closed when running is there, or never will be
 	subs    []*mesh.Subscription
 }
 
@@ -75,50 +78,65 @@ func (s *Service) eachLane(f func(l *lane)) {
 	}
 }
 
-// openLane takes a lane over: the keeper asks for it. Outcomes are listened to
-// first, so that none is lost while the ledger is replayed.
+// openLane takes a lane over: the keeper asks for it.
 func (s *Service) openLane(ctx context.Context, name string) (ledger.Handle, error) {
 	s.makeSlots(s.keeper.Total())
 	at := s.slot(name)
 	if at == nil {
 		return nil, errors.New("there is no lane " + name)
 	}
-	o := &openLane{at: at, s: s, lane: newLane(s, at)}
-	running, err := ledger.Open[event](ctx, ledger.Options{
-		Conn: s.logs, Stream: ledger.StreamOf(serviceName), Name: name, Owner: s.o.Instance,
-		Bodies: s.bodies, AcceptLoss: s.o.AcceptLoss, Logger: s.log,
-	}, o.lane)
-	if err != nil {
+	o := &openLane{at: at, s: s, lane: newLane(s, at), opened: make(chan struct{})}
+	if err := o.open(ctx); err != nil {
 		return nil, err
 	}
-	o.running = running
 	at.current.Store(o)
-	if err := o.listen(); err != nil {
-		return nil, errors.Join(err, o.Stop(ctx))
-	}
 	s.directory.attach(at)
 	s.lanes.Go(o.close)
 	return o, nil
 }
 
-// listen takes outcomes and the publishes that other routers pass on. Neither
-// is shared: a lane has one owner, and NATS reports "no responders" only to a
-// subscription of its own.
-func (o *openLane) listen() error {
-	outcomes, err := o.s.mesh.Raw("outcome-"+o.at.name, o.lane.reply+"*", "", func(m *nats.Msg) {
-		o.running.Send((*outcome)(m))
-	})
+// open opens the ledger. Outcomes are listened to before: those that arrive
+// while it is replayed are for this owner already.
+func (o *openLane) open(ctx context.Context) error {
+	opened := sync.OnceFunc(func() { close(o.opened) })
+	defer opened()
+	err := o.listen("outcome-", o.lane.reply+"*", o.outcome)
 	if err != nil {
 		return err
 	}
-	o.subs = append(o.subs, outcomes)
+	o.running, err = ledger.Open[event](ctx, ledger.Options{
+		Conn: o.s.logs, Stream: ledger.StreamOf(serviceName), Name: o.at.name, Owner: o.s.o.Instance,
+		Bodies: o.s.bodies, AcceptLoss: o.s.o.AcceptLoss, Logger: o.s.log,
+	}, o.lane)
+	opened()
+	if err != nil {
+		o.drain(ctx)
+		return err
+	}
 	in := o.s.newIngress(o.at.publishSubject(), false)
-	passed, err := o.s.mesh.Raw("publish-"+o.at.name, in.prefix+">", "", in.publish)
-	if err != nil {
-		return err
+	if err := o.listen("publish-", in.prefix+">", in.publish); err != nil {
+		o.drain(ctx)
+		return errors.Join(err, o.running.Stop(ctx))
 	}
-	o.subs = append(o.subs, passed)
 	return nil
+}
+
+func (o *openLane) outcome(m *nats.Msg) {
+	<-o.opened
+	if o.running != nil {
+		o.running.Send((*outcome)(m))
+	}
+}
+
+// listen subscribes for the lane. Neither of its subjects is shared: a lane
+// has one owner, and NATS reports "no responders" only to a subscription of
+// its own.
+func (o *openLane) listen(name, subject string, h nats.MsgHandler) error {
+	sub, err := o.s.mesh.Raw(name+o.at.name, subject, "", h)
+	if err == nil {
+		o.subs = append(o.subs, sub)
+	}
+	return err
 }
 
 // close withdraws the lane once its ledger has closed, by whatever cause.

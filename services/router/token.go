@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/dchest/siphash"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -15,7 +16,8 @@ type token struct {
 	key                 ledger.Key
 	generation, attempt uint32
 	// turn tells the deliveries of one attempt apart: how often it came back
-	// from a vanished worker or with no outcome.
+	// from a vanished worker, with no outcome, or unfinished from a worker that
+	// shut down, which would know the same token for one it has ended.
 	turn uint16
 }
 
@@ -32,12 +34,20 @@ func newSeal(secret [16]byte) seal {
 	return seal{binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])}
 }
 
-// tokenOf is the token of the entry's next delivery.
-func tokenOf(e *broker.Entry) token {
-	return token{key: e.Key, generation: e.Generation, attempt: e.Attempt, turn: turnOf(e)}
+// tokenOf is the token of the entry's next delivery, or of the one under way.
+func (l *lane) tokenOf(e *broker.Entry) token {
+	return token{key: e.Key, generation: e.Generation, attempt: e.Attempt, turn: l.turnOf(e)}
 }
 
-func turnOf(e *broker.Entry) uint16 { return uint16(e.Vanished + e.Incomplete) } //nolint:gosec // both end at protocol.MaxVanished
+// turnOf is in memory in part only: after a restart a worker may know a token
+// for one it handed back, and does so again.
+func (l *lane) turnOf(e *broker.Entry) uint16 {
+	turn := uint16(e.Vanished + e.Incomplete) // both end at protocol.MaxVanished
+	if len(l.handedBack) > 0 {
+		turn += l.handedBack[e.Key]
+	}
+	return turn
+}
 
 // append appends the token's text, one subject token.
 func (s seal) append(to []byte, t token) []byte {

@@ -3,8 +3,9 @@ package router
 import (
 	"testing"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"pgregory.net/rapid"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
 )
 
 func TestTokenRoundTrip(t *testing.T) {

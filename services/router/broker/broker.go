@@ -20,14 +20,18 @@ import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 )
 
-// An Entry is one message as a lane keeps it in memory, a Queue what is known
-// of its queue. They are the ledger's; another broker's Store makes its own,
-// with keys that rise in the order of the queue.
+// What a lane keeps in memory of a message and its queue is the ledger's;
+// another broker's Store makes its own, with keys that rise in the order of
+// the queue.
 type (
-	Entry   = ledger.Entry
-	Queue   = ledger.Queue
+	// Entry is a message as it stays in memory.
+	Entry = ledger.Entry
+	// Queue is what is known of a queue.
+	Queue = ledger.Queue
+	// Message is what does not change in a message's life.
 	Message = ledger.Message
-	Meta    = ledger.Meta
+	// Meta is what does.
+	Meta = ledger.Meta
 )
 
 // Delay is how a broker brings a failed message back after its delay.

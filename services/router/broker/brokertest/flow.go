@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nuid"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -15,7 +16,7 @@ import (
 // hold up the others.
 func (s *suite) freshFlow() {
 	spec := s.on("r")
-	spec.Concurrency, spec.BackoffMs, spec.MaxRetries = concurrency(4), 60_000, 5
+	spec.Concurrency, spec.BackoffMs, spec.MaxRetries = new(4), 60_000, 5
 	w := s.worker(spec)
 	for range 8 {
 		s.publish("r", []byte("fails"))
@@ -90,7 +91,7 @@ func (s *suite) concurrency() {
 	var running, most atomic.Int64
 	release := make(chan struct{})
 	spec := s.on("r")
-	spec.Concurrency = concurrency(3)
+	spec.Concurrency = new(3)
 	w := s.worker(spec)
 	var handlers sync.WaitGroup
 	handlers.Go(func() {
@@ -115,7 +116,7 @@ func (s *suite) concurrency() {
 	}
 	s.eventually("three handlers", func() bool { return running.Load() == 3 })
 	s.stays("three at once", func() bool { return running.Load() == 3 })
-	spec.Concurrency = concurrency(5)
+	spec.Concurrency = new(5)
 	w.hello(spec)
 	s.eventually("five handlers", func() bool { return running.Load() == 5 })
 	s.stays("five at once", func() bool { return running.Load() == 5 })
@@ -131,12 +132,12 @@ func (s *suite) concurrency() {
 // paused: a consumer that takes none leaves the messages where they are.
 func (s *suite) paused() {
 	spec := s.on("r")
-	spec.Concurrency = concurrency(0)
+	spec.Concurrency = new(0)
 	w := s.worker(spec)
 	s.await("r", "the consumer", func(q protocol.QueueInfo) bool { return q.Consumers == 1 })
 	s.publish("r", []byte("x"))
 	s.stays("nothing delivered", func() bool { return len(w.deliveries) == 0 })
-	spec.Concurrency = concurrency(1)
+	spec.Concurrency = new(1)
 	w.hello(spec)
 	w.next().end(protocol.Acknowledged)
 	s.awaitEmpty("r", 0)
@@ -153,7 +154,7 @@ func (s *suite) fairness() {
 	}
 	specs := []protocol.SubscriptionSpec{s.on("many"), s.on("few")}
 	for i := range specs {
-		specs[i].Concurrency = concurrency(1)
+		specs[i].Concurrency = new(1)
 	}
 	w := s.worker(specs...)
 	few, many := 0, 0
@@ -188,7 +189,7 @@ func (s *suite) awaitPublished(route string, n uint64) {
 // its place.
 func (s *suite) order() {
 	spec := s.on("r")
-	spec.Concurrency = concurrency(1)
+	spec.Concurrency = new(1)
 	for i := range 20 {
 		s.publish("r", []byte(strconv.Itoa(i)))
 	}

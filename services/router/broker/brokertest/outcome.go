@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -97,7 +98,7 @@ func (s *suite) budget() {
 			equal(s, "attempt", d.attempt(), attempt)
 			d.end(protocol.Failed)
 		}
-		equal(s, "attempts", s.awaitLetters(route, 1)[0].Attempts, uint32(n)) //nolint:gosec // 1 to 5
+		equal(s, "attempts", s.awaitLetters(route, 1)[0].Attempts, uint32(n))
 		equal(s, "delivered", s.awaitEmpty(route, 1).Counters[protocol.CountDelivered], uint64(n))
 	}
 }
@@ -251,7 +252,7 @@ func (s *suite) lateListener() {
 	q := s.queue(s.execution, "r")
 	equal(s, "ready", q.Ready, 3)
 	spec := s.on("r")
-	spec.Concurrency = concurrency(1)
+	spec.Concurrency = new(1)
 	w := s.worker(spec)
 	for _, text := range []string{"1", "2", "3"} {
 		d := w.next()

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -47,7 +48,7 @@ func (s *suite) publishAnswer() {
 // publishRefused: what is refused says so with a code, and nothing of it is
 // stored.
 func (s *suite) publishRefused() {
-	to := func(execution, route string) string { return protocol.PublishQueueSubject(execution, route) }
+	to := protocol.PublishQueueSubject
 	w := s.worker(s.on("r"))
 	for _, c := range []struct {
 		what, subject string

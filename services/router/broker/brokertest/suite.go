@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -112,16 +115,23 @@ func ask[R any](s *suite, subject string, q any) R {
 func (s *suite) queue(execution, route string) protocol.QueueInfo {
 	s.Helper()
 	name := scope.ScopedName(execution, route)
+	subjects := []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues}
+	found := make([][]protocol.QueuesPage, len(subjects))
+	errs := make([]error, len(subjects))
+	var asking sync.WaitGroup
+	for i, subject := range subjects {
+		asking.Go(func() {
+			found[i], errs[i] = mesh.Gather[protocol.QueuesPage](s.guarded(), s.nc, subject, protocol.QueuesRequest{Queue: name}, 0)
+		})
+	}
+	asking.Wait()
+	if err := errors.Join(errs...); err != nil {
+		s.Fatalf("listing queues: %v", err)
+	}
 	sum := protocol.QueueInfo{Queue: name, Counters: map[string]uint64{}}
-	for _, subject := range []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues} {
-		pages, err := mesh.Gather[protocol.QueuesPage](s.guarded(), s.nc, subject, protocol.QueuesRequest{Queue: name}, 0)
-		if err != nil {
-			s.Fatalf("listing queues: %v", err)
-		}
-		for _, page := range pages {
-			for _, q := range page.Queues {
-				add(&sum, q)
-			}
+	for _, page := range slices.Concat(found...) {
+		for _, q := range page.Queues {
+			add(&sum, q)
 		}
 	}
 	return sum
@@ -162,7 +172,7 @@ func (s *suite) awaitEmpty(route string, dead int64) protocol.QueueInfo {
 func (s *suite) letters(execution, route string) []protocol.DeadLetter {
 	s.Helper()
 	page := ask[protocol.DeadPage](s, protocol.SubjectDeadList, protocol.DeadListRequest{Queue: scope.ScopedName(execution, route)})
-	var whole []protocol.DeadLetter
+	whole := make([]protocol.DeadLetter, 0, len(page.Letters))
 	for _, l := range page.Letters {
 		whole = append(whole, ask[protocol.DeadLetter](s, protocol.SubjectDeadShow, protocol.DeadShowRequest{MessageID: l.MessageID}))
 	}

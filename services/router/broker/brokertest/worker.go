@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -52,8 +53,6 @@ func (s *suite) on(route string) protocol.SubscriptionSpec {
 	return protocol.SubscriptionSpec{Ref: route, Execution: s.execution, Route: route, BackoffMs: 1}
 }
 
-func concurrency(n int) *int { return &n }
-
 // unregistered is a worker that has not said hello.
 func (s *suite) unregistered() *worker {
 	s.Helper()
@@ -89,7 +88,7 @@ func (w *worker) respond(m *nats.Msg, answer []byte) {
 }
 
 // hello declares what the worker wants and subscribes to what it gets.
-func (w *worker) hello(specs ...protocol.SubscriptionSpec) protocol.Registered {
+func (w *worker) hello(specs ...protocol.SubscriptionSpec) {
 	w.s.Helper()
 	w.mu.Lock()
 	w.specs = specs
@@ -103,7 +102,6 @@ func (w *worker) hello(specs ...protocol.SubscriptionSpec) protocol.Registered {
 	if err := w.nc.Flush(); err != nil {
 		w.s.Fatalf("subscribing: %v", err)
 	}
-	return r
 }
 
 func (w *worker) listen(sub protocol.RegisteredSubscription) {
@@ -198,16 +196,6 @@ func (w *worker) next() delivery {
 	case <-time.After(guard):
 		w.s.Fatalf("waited %v for a delivery", guard)
 		return delivery{}
-	}
-}
-
-// none expects no delivery for a moment.
-func (w *worker) none() {
-	w.s.Helper()
-	select {
-	case d := <-w.deliveries:
-		w.s.Fatalf("delivered, attempt %d: %q", d.attempt(), d.Data)
-	case <-time.After(quiet):
 	}
 }
 

@@ -10,6 +10,7 @@ type Store struct {
 	ledger *ledger.Ledger
 	lane   broker.Lane
 	next   Next
+	metas  [1]ledger.Meta // the ledger copies what it is given
 }
 
 // Publish accepts a message at attempt 1.
@@ -19,7 +20,8 @@ func (s *Store) Publish(p broker.Publish) error {
 		d := ledger.DedupOf(p.Queue, p.Dedup)
 		dedup = &d
 	}
-	return s.ledger.Accept(p.Message, []ledger.Meta{{Queue: p.Queue, Attempt: 1}}, dedup, p.Tag)
+	s.metas[0] = ledger.Meta{Queue: p.Queue, Attempt: 1}
+	return s.ledger.Accept(p.Message, s.metas[:], dedup, p.Tag)
 }
 
 // Window does nothing: entries are here anyway.

@@ -1,0 +1,110 @@
+// Package conformance runs the conformance suite of brokers against the mesh.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/natsserver"
+	"github.com/waybill-mq/waybill/services/dlq"
+	"github.com/waybill-mq/waybill/services/registry"
+	"github.com/waybill-mq/waybill/services/retry"
+	"github.com/waybill-mq/waybill/services/router"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const guard = 60 * time.Second // against hanging
+
+// service is what all services are.
+type service interface {
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+}
+
+// inProcess is a mesh in this process, NATS included.
+type inProcess struct {
+	data   string
+	port   int // -1 before the first start
+	limits router.Limits
+	log    *slog.Logger
+
+	server   *natsserver.Server
+	services []service
+}
+
+func startMesh(t *testing.T, limits router.Limits) *inProcess {
+	t.Helper()
+	m := &inProcess{data: t.TempDir(), port: -1, limits: limits, log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	m.start(t)
+	t.Cleanup(func() { m.stop(t) })
+	return m
+}
+
+func (m *inProcess) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	defer cancel()
+	var err error
+	if m.server, err = natsserver.Start(ctx, natsserver.Options{DataDir: m.data, Port: m.port, Logger: m.log}); err != nil {
+		t.Fatalf("starting NATS: %v", err)
+	}
+	at, err := url.Parse(m.server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.port, err = strconv.Atoi(at.Port()); err != nil {
+		t.Fatal(err)
+	}
+	m.services = nil
+	for _, start := range []func(mesh.ConnectOptions) (service, error){
+		func(o mesh.ConnectOptions) (service, error) {
+			return registry.New(registry.Options{Mesh: o, Instance: "registry-a", Logger: m.log})
+		},
+		func(o mesh.ConnectOptions) (service, error) {
+			return retry.New(retry.Options{Mesh: o, Instance: "retry-a", Logger: m.log})
+		},
+		func(o mesh.ConnectOptions) (service, error) {
+			return dlq.New(dlq.Options{Mesh: o, Instance: "dlq-a", Logger: m.log})
+		},
+		func(o mesh.ConnectOptions) (service, error) {
+			return router.New(router.Options{Mesh: o, Instance: "router-a", Logger: m.log, Limits: m.limits, Drain: time.Second})
+		},
+	} {
+		s, err := start(mesh.ConnectOptions{URL: m.server.URL()})
+		if err == nil {
+			err = s.Start(ctx)
+		}
+		if err != nil {
+			t.Fatalf("starting a service: %v", err)
+		}
+		m.services = append(m.services, s)
+	}
+}
+
+func (m *inProcess) stop(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	defer cancel()
+	var errs []error
+	for i := len(m.services) - 1; i >= 0; i-- {
+		errs = append(errs, m.services[i].Stop(ctx))
+	}
+	errs = append(errs, m.server.Stop(ctx))
+	if err := errors.Join(errs...); err != nil {
+		t.Errorf("stopping the mesh: %v", err)
+	}
+}
+
+func (m *inProcess) restart(t *testing.T) {
+	t.Helper()
+	m.stop(t)
+	m.start(t)
+}
