@@ -76,5 +76,6 @@ func fields(r Record) (map[string]json.RawMessage, error) {
 		return nil, err
 	}
 	var all map[string]json.RawMessage
-	return all, json.Unmarshal(data, &all)
+	err = json.Unmarshal(data, &all)
+	return all, err
 }

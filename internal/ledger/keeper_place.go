@@ -11,6 +11,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -30,7 +31,7 @@ const (
 // lose its messages.
 func Of(queue string, n int) int {
 	home, _, _ := strings.Cut(strings.TrimPrefix(queue, "/topic/"), "::")
-	return int(xxhash.Sum64String(home) % uint64(n)) //nolint:gosec // n is positive, and the remainder below it
+	return int(xxhash.Sum64String(home) % uint64(n))
 }
 
 // Name is the i-th ledger of a service, such as router-03.

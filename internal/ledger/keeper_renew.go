@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/waybill-mq/waybill/internal/document"
 )
 
@@ -117,7 +118,7 @@ func (k *Keeper) rewrite(ctx context.Context, change func(*leases)) error {
 		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 			return fmt.Errorf("writing the leases of %s: %w", k.o.Service, err)
 		}
-		wait(ctx, rand.N(20*time.Millisecond))
+		wait(ctx, rand.N(20*time.Millisecond)) //nolint:gosec // spreads writers, is no secret
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -123,7 +123,7 @@ func (s *slot) pause(try int, err error) time.Duration {
 	if isDamage(err) {
 		return damageWait
 	}
-	d := min(slotFirst<<min(try-1, 10), slotMost) //nolint:gosec // try is at least 1
+	d := min(slotFirst<<min(try-1, 10), slotMost)
 	if errors.Is(err, ErrStale) {
 		d = max(d, 2*s.beat)
 	}

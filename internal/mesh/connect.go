@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -127,7 +128,7 @@ func reconnectDelay(attempt int) time.Duration {
 			break
 		}
 	}
-	return d/2 + rand.N(d/2)
+	return d/2 + rand.N(d/2) //nolint:gosec // spreads reconnects, is no secret
 }
 
 // pause waits for d; false if ctx ended first.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 

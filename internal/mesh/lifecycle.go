@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -38,9 +39,9 @@ func (l *Lifecycle) Stop(ctx context.Context) error {
 		l.cleanups = nil
 		l.mu.Unlock()
 		var errs []error
-		for i := len(cleanups) - 1; i >= 0; i-- {
-			if err := cleanups[i].stop(ctx); err != nil {
-				errs = append(errs, fmt.Errorf("stopping %s: %w", cleanups[i].name, err))
+		for _, c := range slices.Backward(cleanups) {
+			if err := c.stop(ctx); err != nil {
+				errs = append(errs, fmt.Errorf("stopping %s: %w", c.name, err))
 			}
 		}
 		l.err = errors.Join(errs...)

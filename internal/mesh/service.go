@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -205,9 +206,7 @@ func (e *Subscription) over() bool {
 
 // semanticVersion makes v acceptable where NATS micro asks for one.
 func semanticVersion(v string) string {
-	if len(v) > 0 && v[0] == 'v' {
-		v = v[1:]
-	}
+	v = strings.TrimPrefix(v, "v")
 	if semver.MatchString(v) {
 		return v
 	}

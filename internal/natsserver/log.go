@@ -1,6 +1,7 @@
 package natsserver
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,22 +21,27 @@ func newLogger(log *slog.Logger) *logger {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &logger{log: log.With("part", "nats-server")}
+	return &logger{log: log}
 }
 
-func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *logger) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *logger) Tracef(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
-func (l *logger) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l *logger) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+func (l *logger) Debugf(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
+func (l *logger) Tracef(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
+func (l *logger) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
+func (l *logger) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
 
 func (l *logger) Fatalf(format string, v ...any) {
-	text := fmt.Sprintf(format, v...)
-	l.log.Error(text)
+	l.say(slog.LevelError, format, v)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.first == "" {
-		l.first = text
+		l.first = fmt.Sprintf(format, v...)
+	}
+}
+
+func (l *logger) say(level slog.Level, format string, v []any) {
+	if l.log.Enabled(context.Background(), level) {
+		l.log.Log(context.Background(), level, "nats-server says", "text", fmt.Sprintf(format, v...))
 	}
 }
 

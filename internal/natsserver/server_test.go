@@ -13,9 +13,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -144,8 +145,8 @@ func TestAStartThatIsCancelledLeavesNothingBehind(t *testing.T) {
 func TestMessagesUpToTheLimitPass(t *testing.T) {
 	s := mustStart(t, t.TempDir())
 	js := mustConnect(t, s)
-	if max := js.Conn().MaxPayload(); max != natsserver.DefaultMaxPayload {
-		t.Errorf("max payload is %d, want %d", max, natsserver.DefaultMaxPayload)
+	if got := js.Conn().MaxPayload(); got != natsserver.DefaultMaxPayload {
+		t.Errorf("max payload is %d, want %d", got, natsserver.DefaultMaxPayload)
 	}
 }
 

@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/gateway"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,7 +68,7 @@ var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 func get(t *testing.T, g *gateway.Service, path string, change ...func(*http.Request)) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(guard(t), http.MethodGet, "http://"+g.Address()+path, nil)
+	r, err := http.NewRequestWithContext(guard(t), http.MethodGet, "http://"+g.Address()+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func get(t *testing.T, g *gateway.Service, path string, change ...func(*http.Req
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -239,11 +240,11 @@ func TestOnlyLoopbackIsServed(t *testing.T) {
 	if status, _ := get(t, g, "/elsewhere"); status != http.StatusNotFound {
 		t.Errorf("an unknown path: %d", status)
 	}
-	resp, err := client.Post("http://"+g.Address()+"/healthz", "text/plain", nil) //nolint:noctx // the client's own limits do
+	resp, err := client.Post("http://"+g.Address()+"/healthz", "text/plain", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // empty
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", resp.StatusCode)
 	}
@@ -276,7 +277,7 @@ func TestStopFinishesRequests(t *testing.T) {
 		var asking sync.WaitGroup
 		for range 4 {
 			asking.Go(func() {
-				resp, err := client.Get("http://" + g.Address() + "/readyz") //nolint:noctx // Stop bounds it
+				resp, err := client.Get("http://" + g.Address() + "/readyz")
 				if err != nil {
 					if !notTaken(err) {
 						t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/waybill-mq/waybill/internal/bind"
 )
 
@@ -84,7 +85,12 @@ func answerText(w http.ResponseWriter, status int, text string) {
 }
 
 func answerJSON(w http.ResponseWriter, status int, document any) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		answerText(w, http.StatusInternalServerError, "the answer could not be encoded\n")
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(document) // as above
+	_, _ = w.Write(append(body, '\n')) // as above
 }

@@ -117,7 +117,8 @@ func subscribe(worker string, spec *protocol.SubscriptionSpec) (protocol.Subscri
 	if err := scope.CheckSubscription(name); err != nil {
 		return sub, err
 	}
-	return sub, checkNumbers(&sub)
+	err = checkNumbers(&sub)
+	return sub, err
 }
 
 func checkNumbers(sub *protocol.Subscription) error {

@@ -14,11 +14,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -605,7 +606,8 @@ func TestAThousandWorkersAtOnce(t *testing.T) {
 			break
 		}
 	}
-	if slices.Sort(subs); len(subs) != n || len(slices.Compact(subs)) != n {
+	slices.Sort(subs)
+	if len(subs) != n || len(slices.Compact(subs)) != n {
 		t.Errorf("%d subscriptions in pages", len(subs))
 	}
 	for _, q := range []any{protocol.WorkersRequest{Limit: -1}, protocol.WorkersRequest{Limit: 1 << 20}} {

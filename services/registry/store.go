@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/waybill-mq/waybill/internal/document"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -132,7 +133,8 @@ func (s *store) policy(ctx context.Context, queue string) (d policyDoc, revision
 	if err != nil {
 		return d, 0, unavailable(err)
 	}
-	return d, entry.Revision(), document.Unmarshal(entry.Value(), &d)
+	err = document.Unmarshal(entry.Value(), &d)
+	return d, entry.Revision(), err
 }
 
 // putPolicy writes a queue's policy over the revision it was read at. A queue

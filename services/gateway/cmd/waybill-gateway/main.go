@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/services/gateway"
 )
@@ -39,9 +40,10 @@ func main() {
 func run(f flags) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	service, err := gateway.New(gateway.Options{
 		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Listen: f.HTTP,
+		Logger: log, Listen: f.HTTP,
 	})
 	if err != nil {
 		return err
@@ -49,7 +51,7 @@ func run(f flags) error {
 	if err := service.Start(ctx); err != nil {
 		return err
 	}
-	fmt.Println("http://" + service.Address())
+	log.Info("serving HTTP", "url", "http://"+service.Address())
 	select {
 	case <-ctx.Done():
 	case <-service.Done(): // it cannot serve any more
