@@ -77,8 +77,15 @@ func NewService(nc *nats.Conn, o ServiceOptions) (*Service, error) {
 func (s *Service) Instance() string { return s.o.Instance }
 
 // Flush returns when NATS has taken every subscription made so far: from then
-// on no request finds nobody there.
-func (s *Service) Flush(ctx context.Context) error { return s.nc.FlushWithContext(ctx) }
+// on no request finds nobody there. It fails if that takes until ctx ends, or
+// 10 s.
+func (s *Service) Flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout) // the library refuses a context without a deadline
+	defer cancel()
+	return s.nc.FlushWithContext(ctx)
+}
+
+const flushTimeout = 10 * time.Second
 
 // Stop stops taking requests, answers those that have arrived, and waits for
 // them, at most until ctx ends; their own context ends then. The connection
