@@ -23,9 +23,12 @@ const (
 
 	// requestTime is how long a request's answer is waited for.
 	requestTime = 5 * time.Second
-	// readBytes and readFrames bound what one read request brings.
+	// readBytes and readFrames bound what one read request brings. A process
+	// has maxReads of them under way: a server ends a connection that it has
+	// more than 64 MiB for (its max_pending), and all its ledgers with it.
 	readBytes  = 16 << 20
 	readFrames = 512
+	maxReads   = 3
 	// maxFrame is the longest frame there is, whatever the server takes.
 	maxFrame = 4 << 20
 	// frameOverhead is what a published frame takes beside its own bytes.
@@ -34,6 +37,9 @@ const (
 	// subjectOpened tells that a ledger was opened; its payload is the name.
 	subjectOpened = protocol.SubjectEvent + "ledger.opened"
 )
+
+// reads are the read requests under way in the process.
+var reads = make(chan struct{}, maxReads)
 
 // natsStore is a ledger's store on JetStream.
 type natsStore struct {
@@ -262,6 +268,12 @@ func (s *natsStore) read(ctx context.Context, from uint64, n int, f func(stored)
 // readSome makes one request. last is the sequence of the last frame it brought;
 // 0 when f wants no more.
 func (s *natsStore) readSome(ctx context.Context, from uint64, n int, f func(stored) bool) (took int, last uint64, err error) {
+	select {
+	case reads <- struct{}{}:
+		defer func() { <-reads }()
+	case <-ctx.Done():
+		return 0, 0, context.Cause(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	sub, err := s.conn.SubscribeSync(s.conn.NewInbox())
