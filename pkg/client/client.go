@@ -182,13 +182,17 @@ func (c *Client) connected(ctx context.Context) error {
 	}
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	if c.link.wait(ctx) {
+	select {
+	case <-c.link.passing():
 		return nil
+	case <-c.closed:
+		return errClosed()
+	case <-ctx.Done():
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return protocol.Errorf(protocol.CodeUnavailable, "not connected to the mesh at %s (%v): nothing was sent; see whether `waybill up` is running there", redact(c.nc.Opts.Url), context.Cause(ctx))
+	return protocol.Errorf(protocol.CodeUnavailable, "not connected to the mesh at %s: nothing was sent; see whether `waybill up` is running there", redact(c.nc.Opts.Url))
 }
 
 // disconnectedNow makes the next connected wait: a send met the lost connection

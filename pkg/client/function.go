@@ -132,6 +132,9 @@ func functionError(err error) *protocol.Error {
 	if coded, ok := errors.AsType[*protocol.Error](err); ok {
 		return coded
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return protocol.Errorf(protocol.CodeTimeout, "the function ran out of time: %s", errorText(err.Error()))
+	}
 	return protocol.Errorf(protocol.CodeFunctionFailed, "%s", errorText(err.Error()))
 }
 

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 )
@@ -32,15 +31,9 @@ func (g *gate) shut() {
 	}
 }
 
-// wait is false when ctx ends first.
-func (g *gate) wait(ctx context.Context) bool {
+// passing is closed when the gate is open.
+func (g *gate) passing() <-chan struct{} {
 	g.mu.Lock()
-	opened := g.opened
-	g.mu.Unlock()
-	select {
-	case <-opened:
-		return true
-	case <-ctx.Done():
-		return g.isOpen.Load()
-	}
+	defer g.mu.Unlock()
+	return g.opened
 }

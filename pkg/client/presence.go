@@ -19,6 +19,7 @@ const (
 	// courtesy bounds what a shutdown tells the registry, which finds out by
 	// itself when it is not there.
 	courtesy       = 2 * time.Second
+	firstBeat      = time.Second // until the registry says how often
 	firstHelloWait = 250 * time.Millisecond
 	mostHelloWait  = 10 * time.Second
 )
@@ -58,7 +59,7 @@ func newPresence(c *Client) *presence {
 	return &presence{
 		c: c, id: rand.Text()[:22], memory: newMemory(),
 		talking:  make(chan struct{}, 1),
-		interval: protocol.KeepaliveInterval,
+		interval: firstBeat,
 		warned:   make(map[string]bool),
 		renew:    make(chan struct{}, 1),
 	}
@@ -263,7 +264,7 @@ func (p *presence) resume(ctx context.Context) {
 	wait := firstHelloWait
 	for ctx.Err() == nil {
 		err := p.helloAgain(ctx)
-		if err == nil {
+		if err == nil || ctx.Err() != nil {
 			return
 		}
 		p.c.log.Warn("the registry did not take the registration; trying again", "error", err, "wait", wait)

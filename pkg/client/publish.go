@@ -36,7 +36,7 @@ func (c *Client) Publish(ctx context.Context, to Destination, data []byte, opts 
 	if err != nil {
 		return nil, err
 	}
-	return f.Wait(ctx)
+	return c.sender.waitOrForget(ctx, f)
 }
 
 // PublishMany publishes messages without waiting for each in turn, and returns
@@ -55,8 +55,8 @@ func (c *Client) PublishMany(ctx context.Context, messages []Message) ([]Result,
 	}
 	var first error
 	for i, f := range futures {
-		if f != nil {
-			results[i].Receipt, results[i].Err = f.Wait(ctx)
+		if results[i].Err == nil {
+			results[i].Receipt, results[i].Err = c.sender.waitOrForget(ctx, f)
 		}
 		if first == nil {
 			first = results[i].Err

@@ -40,14 +40,16 @@ type Publisher struct {
 	waiting  atomic.Bool   // a Flush listens to answered
 	failure  atomic.Pointer[error]
 
-	stop    chan struct{}
+	stop    chan struct{} // closed: nothing more is sent
 	closing sync.Once
 	closed  error
+	quit    chan struct{} // closed: everything is answered
 	sweeper sync.WaitGroup
 }
 
 // call is one unanswered publish. Who claims it ends it.
 type call struct {
+	place   int
 	number  uint64
 	since   time.Time
 	done    func(*Receipt, error)
@@ -89,6 +91,7 @@ func (c *Client) NewPublisher(opts ...PublisherOption) (*Publisher, error) {
 		flushing: make(chan struct{}, 1),
 		answered: make(chan struct{}, 1),
 		stop:     make(chan struct{}),
+		quit:     make(chan struct{}),
 	}
 	for _, opt := range opts {
 		if err := opt(p); err != nil {
@@ -126,6 +129,7 @@ func (p *Publisher) start() error {
 
 // Future is a publish whose answer is still to come.
 type Future struct {
+	call    *call
 	done    chan struct{}
 	receipt *Receipt
 	err     error
@@ -153,31 +157,45 @@ func (f *Future) resolve(r *Receipt, err error) {
 // window. An error means that nothing was sent.
 func (p *Publisher) Publish(ctx context.Context, m Message) (*Future, error) {
 	f := &Future{done: make(chan struct{})}
-	if err := p.PublishFunc(ctx, m, f.resolve); err != nil {
-		return nil, err
+	var err error
+	f.call, err = p.begin(ctx, &m, f.resolve)
+	return f, err
+}
+
+// waitOrForget is Wait; when ctx ends first, nobody waits for the answer any
+// more.
+func (p *Publisher) waitOrForget(ctx context.Context, f *Future) (*Receipt, error) {
+	receipt, err := f.Wait(ctx)
+	if ctx.Err() != nil && f.call.claimed.CompareAndSwap(false, true) {
+		p.release(f.call.place)
 	}
-	return f, nil
+	return receipt, err
 }
 
 // PublishFunc is Publish with a callback, which must not block: it is called
 // with the answer, once, unless PublishFunc returns an error.
 func (p *Publisher) PublishFunc(ctx context.Context, m Message, done func(*Receipt, error)) error {
+	_, err := p.begin(ctx, &m, done)
+	return err
+}
+
+func (p *Publisher) begin(ctx context.Context, m *Message, done func(*Receipt, error)) (*call, error) {
 	msg, err := m.encode(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	place, err := p.place(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := &call{number: p.last.Add(1), since: time.Now(), done: done}
+	c := &call{place: place, number: p.last.Add(1), since: time.Now(), done: done}
 	p.calls[place].Store(c)
-	msg.Reply = p.replyTo(place, c.number)
+	msg.Reply = p.replyTo(c)
 	if err := p.send(ctx, msg); err != nil && c.claimed.CompareAndSwap(false, true) {
 		p.release(place)
-		return err
+		return nil, err
 	}
-	return nil
+	return c, nil
 }
 
 // send sends, once: what meets a lost connection waits for the next.
@@ -201,6 +219,11 @@ func (p *Publisher) send(ctx context.Context, msg *nats.Msg) error {
 
 // place waits for the connection and a place in the window.
 func (p *Publisher) place(ctx context.Context) (int, error) {
+	select {
+	case <-p.stop:
+		return 0, errPublisherClosed()
+	default:
+	}
 	if err := p.c.connected(ctx); err != nil {
 		return 0, err
 	}
@@ -218,12 +241,12 @@ func errPublisherClosed() error {
 	return protocol.Errorf(protocol.CodeUnavailable, "the publisher is closed: nothing was sent")
 }
 
-func (p *Publisher) replyTo(place int, number uint64) string {
+func (p *Publisher) replyTo(c *call) string {
 	b := make([]byte, 0, 64)
 	b = append(b, p.inbox...)
-	b = strconv.AppendInt(b, int64(place), 36)
+	b = strconv.AppendInt(b, int64(c.place), 36)
 	b = append(b, '-')
-	b = strconv.AppendUint(b, number, 36)
+	b = strconv.AppendUint(b, c.number, 36)
 	return string(b)
 }
 
@@ -241,17 +264,17 @@ func (p *Publisher) receive(msg *nats.Msg) {
 		return
 	}
 	receipt, err := parseReceipt(msg)
-	p.finish(int(place), c, receipt, err)
+	p.finish(c, receipt, err)
 }
 
 // finish ends a claimed call. Its place is free after the callback, so that
 // Flush returns after it too.
-func (p *Publisher) finish(place int, c *call, receipt *Receipt, err error) {
+func (p *Publisher) finish(c *call, receipt *Receipt, err error) {
 	if err != nil {
 		p.failure.CompareAndSwap(nil, &err)
 	}
 	c.done(receipt, err)
-	p.release(place)
+	p.release(c.place)
 }
 
 func (p *Publisher) release(place int) {
@@ -275,7 +298,7 @@ func (p *Publisher) connectionLost() {
 func (p *Publisher) fail(before time.Time, err error) {
 	for i := range p.calls {
 		if c := p.calls[i].Load(); c != nil && c.since.Before(before) && c.claimed.CompareAndSwap(false, true) {
-			p.finish(i, c, nil, err)
+			p.finish(c, nil, err)
 		}
 	}
 }
@@ -286,7 +309,7 @@ func (p *Publisher) sweep() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-p.stop:
+		case <-p.quit:
 			return
 		case now := <-tick.C:
 			p.fail(now.Add(-p.timeout), protocol.Errorf(protocol.CodeTimeout, "no answer to the publish within %v: %s", p.timeout, unknownOutcome))
@@ -338,8 +361,9 @@ func (p *Publisher) Close(ctx context.Context) error {
 
 func (p *Publisher) close(ctx context.Context) error {
 	close(p.stop)
-	p.sweeper.Wait()
 	err := p.Flush(ctx)
+	close(p.quit)
+	p.sweeper.Wait()
 	p.fail(time.Now(), protocol.Errorf(protocol.CodeUnavailable, "the publisher was closed before the answer: %s", unknownOutcome))
 	p.c.mu.Lock()
 	delete(p.c.publishers, p)

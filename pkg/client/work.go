@@ -90,10 +90,12 @@ func (w *Worker) ID() string {
 // Ready returns when the mesh knows this worker: at once after Work, and again
 // after a lost connection is back.
 func (w *Worker) Ready(ctx context.Context) error {
-	if w.ready.wait(ctx) {
+	select {
+	case <-w.ready.passing():
 		return nil
+	case <-ctx.Done():
+		return contextError(ctx, "the mesh has not registered the worker in time")
 	}
-	return contextError(ctx, "the mesh has not registered the worker in time")
 }
 
 // attach subscribes to the subject the registry gave.
