@@ -61,10 +61,11 @@ func Open[E any](ctx context.Context, o Options, owner Owner[E]) (*Running[E], e
 		r.cancel(err)
 		return nil, err
 	}
+	epoch, messages, seq := t.state.epoch, t.state.messages, t.state.seq
 	opened := make(chan struct{})
 	go r.run(opened)
 	<-opened
-	o.Logger.Info("ledger open", "ledger", o.Name, "epoch", t.state.epoch, "messages", t.state.messages, "seq", t.state.seq)
+	o.Logger.Info("ledger open", "ledger", o.Name, "epoch", epoch, "messages", messages, "seq", seq)
 	return r, nil
 }
 
