@@ -21,7 +21,7 @@ import (
 const (
 	defaultLedgers = 4
 	defaultBodies  = 64 << 20
-	giveUpAfter    = 5 * time.Second // cleaning up after a start that failed
+	giveUpAfter    = 5 * time.Second // a round trip, cleaning up after a start that failed
 )
 
 // HostOptions of NewHost. The functions are the service's own part.
@@ -95,7 +95,6 @@ func NewHost[O Owner[O]](o HostOptions[O]) (*Host[O], error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.Logger = o.Logger.With("service", o.Service)
 	o.Mesh.Logger = cmp.Or(o.Mesh.Logger, o.Logger)
 	return &Host[O]{o: o, bodies: ledger.NewBodies(o.Bodies), done: make(chan struct{})}, nil
 }
@@ -156,10 +155,12 @@ func (h *Host[O]) start(ctx context.Context, endpoints func() error) (err error)
 	if err := h.keeper.Start(ctx); err != nil {
 		return err
 	}
-	if err := h.answer(); err != nil {
+	if err := errors.Join(h.answer(), endpoints()); err != nil {
 		return err
 	}
-	return endpoints()
+	ctx, cancel := context.WithTimeout(ctx, giveUpAfter)
+	defer cancel()
+	return h.Mesh.Flush(ctx) // from here on it is heard
 }
 
 // Stop answers what has arrived, commits what is staged, frees the ledgers for

@@ -37,55 +37,61 @@ type reading struct {
 	readers []reader
 }
 
-func (d *drawer) load(l *letter, got reader) {
-	r, under := d.reading[l.entry.Key]
-	d.reading[l.entry.Key] = reading{letter: l, readers: append(r.readers, got)}
-	if !under {
-		d.ledger.Load(l.entry)
+// load reads letters, together: neighbours in the log are read at once.
+func (d *drawer) load(letters []*letter, got reader) {
+	entries := make([]*ledger.Entry, 0, len(letters))
+	for _, l := range letters {
+		r, under := d.reading[l.entry.Key]
+		d.reading[l.entry.Key] = reading{letter: l, readers: append(r.readers, got)}
+		if !under {
+			entries = append(entries, l.entry)
+		}
 	}
+	d.ledger.Load(entries...)
 }
 
 // read reads the first of the keys, as many as fit into readAtOnce, and answers
 // one letter each, nil for one that is gone.
 func (d *drawer) read(keys []ledger.Key, answer func([]*protocol.DeadLetter)) {
-	found := d.atOnce(keys)
-	letters := make([]*protocol.DeadLetter, len(found))
-	left := 1 // this call: some may be read before it ends
-	done := func() {
+	keys, there := d.atOnce(keys)
+	read := make(map[ledger.Key]*protocol.DeadLetter, len(there))
+	left := len(there)
+	reply := func() {
+		letters := make([]*protocol.DeadLetter, len(keys))
+		for i, key := range keys {
+			letters[i] = read[key]
+		}
+		answer(letters)
+	}
+	if left == 0 {
+		reply()
+		return
+	}
+	d.load(there, func(l *letter, m *ledger.Message, meta ledger.Meta, err error) {
+		read[l.entry.Key] = listed(l, m, meta, err)
 		left--
 		if left == 0 {
-			answer(letters)
+			reply()
 		}
-	}
-	for i, l := range found {
+	})
+}
+
+// atOnce are the first keys whose letters fit into readAtOnce, at least one,
+// and those letters that are there.
+func (d *drawer) atOnce(keys []ledger.Key) (first []ledger.Key, there []*letter) {
+	size := 0
+	for i, key := range keys {
+		l := d.letterAt(key)
 		if l == nil {
 			continue
 		}
-		left++
-		d.load(l, func(l *letter, m *ledger.Message, meta ledger.Meta, err error) {
-			letters[i] = listed(l, m, meta, err)
-			done()
-		})
-	}
-	done()
-}
-
-// atOnce are the letters of the first keys that fit into readAtOnce, at least
-// one; nil stands for one that is gone.
-func (d *drawer) atOnce(keys []ledger.Key) []*letter {
-	var found []*letter
-	size := 0
-	for _, key := range keys {
-		l := d.letterAt(key)
-		if l != nil {
-			size += int(l.entry.Size)
+		size += int(l.entry.Size)
+		if size > readAtOnce && len(there) > 0 {
+			return keys[:i], there
 		}
-		if size > readAtOnce && len(found) > 0 {
-			break
-		}
-		found = append(found, l)
+		there = append(there, l)
 	}
-	return found
+	return keys, there
 }
 
 // listed is a letter as a list shows it. One that cannot be read is shown with

@@ -29,7 +29,7 @@ func (d *drawer) show(id protocol.MessageID, answer func(shown)) {
 			last = l
 		}
 	}
-	d.load(last, func(l *letter, m *ledger.Message, meta ledger.Meta, err error) {
+	d.load([]*letter{last}, func(l *letter, m *ledger.Message, meta ledger.Meta, err error) {
 		if m == nil || err != nil {
 			answer(shown{err: err})
 			return
