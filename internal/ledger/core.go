@@ -33,7 +33,7 @@ type Ledger struct {
 	serial  uint64  // counts the commits
 	outbox  map[string]*outbox
 	arrival map[arrival][]*offer // handovers staged
-	loads   []loaded             // to be reported
+	asked   []*reading           // to be loaded
 	forward forward
 	closing bool
 	closed  bool
@@ -111,17 +111,15 @@ func (l *Ledger) turn() time.Time {
 }
 
 // report answers what needs no commit: publishes that are duplicates, and
-// messages that were asked for and are in memory.
+// messages that were asked for.
 func (l *Ledger) report() {
-	for len(l.stage.answers) > 0 || len(l.loads) > 0 {
-		answers, loads := l.stage.answers, l.loads
-		l.stage.answers, l.loads = nil, nil
+	for len(l.stage.answers) > 0 || len(l.asked) > 0 {
+		answers, asked := l.stage.answers, l.asked
+		l.stage.answers, l.asked = nil, nil
 		for i := range answers {
 			l.owner.Committed(&answers[i])
 		}
-		for _, x := range loads {
-			l.owner.Loaded(x.entry, x.message, x.meta, x.err)
-		}
+		l.load(asked)
 	}
 }
 
@@ -135,8 +133,8 @@ func (l *Ledger) close(err error) {
 	if l.closed {
 		return
 	}
-	l.closed, l.err = true, err
 	l.report()
+	l.closed, l.err = true, err
 	for _, offers := range l.arrival {
 		for _, o := range offers {
 			o.abandon()

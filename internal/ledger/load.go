@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// loaded is what Owner.Loaded is called with.
-type loaded struct {
+// reading is an entry that is being read.
+type reading struct {
 	entry   *Entry
 	message *Message
 	meta    Meta
 	err     error
 
-	from  want // where the meta was read
+	from  want // where the meta is read
 	tries int
 }
 
@@ -22,40 +22,40 @@ const loadTries = 8
 
 // Load reads messages that are not in memory, and entries' whole meta.
 // Owner.Loaded is called for each, later: in this turn for what is in memory.
-// Neighbours in the log are read together, so it pays to ask for many.
+// All that is asked for in a turn is read together, neighbours in the log at
+// once.
 func (l *Ledger) Load(entries ...*Entry) {
-	list := make([]*loaded, len(entries))
-	for i, e := range entries {
-		list[i] = &loaded{entry: e}
+	for _, e := range entries {
+		l.asked = append(l.asked, &reading{entry: e})
 	}
-	l.load(list)
 }
 
-func (l *Ledger) load(list []*loaded) {
-	var reading []*loaded
+// load reports what is in memory and reads the rest.
+func (l *Ledger) load(asked []*reading) {
+	var list []*reading
 	var wants []want
-	for _, x := range list {
+	for _, x := range asked {
 		e := x.entry
 		switch {
 		case e.flags.is(gone):
-			l.loads = append(l.loads, loaded{entry: e})
+			l.owner.Loaded(e, nil, Meta{}, nil)
 		case e.body != nil && e.flags.is(bare):
-			l.loads = append(l.loads, loaded{entry: e, message: e.body.message, meta: l.Meta(e)})
+			l.owner.Loaded(e, e.body.message, l.Meta(e), nil)
 		default:
-			n := len(reading)
+			n := len(list)
 			x.from = e.wantMeta(n)
 			if wants = append(wants, x.from); e.stated != nil {
 				wants = append(wants, e.wantMessage(n))
 			}
-			reading = append(reading, x)
+			list = append(list, x)
 		}
 	}
-	if len(reading) > 0 {
-		l.read(reading, wants)
+	if len(list) > 0 {
+		l.read(list, wants)
 	}
 }
 
-func (l *Ledger) read(list []*loaded, wants []want) {
+func (l *Ledger) read(list []*reading, wants []want) {
 	runs := l.runs(wants)
 	l.env.spawn(func(ctx context.Context) func() {
 		l.fetcher.fetch(ctx, wants, runs,
@@ -66,7 +66,7 @@ func (l *Ledger) read(list []*loaded, wants []want) {
 }
 
 // fill takes what a record says.
-func (x *loaded) fill(w want, c content) (err error) {
+func (x *reading) fill(w want, c content) (err error) {
 	if c.message != nil && x.message == nil {
 		if x.message, err = decodeMessage(c.message); err != nil {
 			return err
@@ -80,37 +80,33 @@ func (x *loaded) fill(w want, c content) (err error) {
 
 // wasRead reports what was read, unless it has moved or changed meanwhile:
 // then it is read again.
-func (l *Ledger) wasRead(list []*loaded) {
-	if l.closed {
-		return
-	}
-	var again []*loaded
+func (l *Ledger) wasRead(list []*reading) {
 	for _, x := range list {
 		e := x.entry
-		if !e.flags.is(gone) && (errors.Is(x.err, errMoved) || e.wantMeta(x.from.entry) != x.from) && x.tries < loadTries {
-			again = append(again, &loaded{entry: e, tries: x.tries + 1})
-			continue
+		switch {
+		case l.closed:
+			return
+		case e.flags.is(gone):
+			l.owner.Loaded(e, nil, Meta{}, nil)
+		case x.tries < loadTries && (errors.Is(x.err, errMoved) || e.wantMeta(x.from.entry) != x.from):
+			l.asked = append(l.asked, &reading{entry: e, tries: x.tries + 1})
+		case x.err != nil:
+			l.owner.Loaded(e, nil, Meta{}, l.unread(e, x.err))
+		default:
+			if e.body == nil {
+				l.keepBody(x.message, e.Size, []*Entry{e})
+			}
+			l.owner.Loaded(e, x.message, x.meta, nil)
 		}
-		l.loads = append(l.loads, l.result(x))
-	}
-	if len(again) > 0 {
-		l.load(again)
 	}
 }
 
-func (l *Ledger) result(x *loaded) loaded {
-	e := x.entry
-	if e.flags.is(gone) {
-		return loaded{entry: e}
+func (l *Ledger) unread(e *Entry, err error) error {
+	if !errors.Is(err, errMoved) {
+		return err
 	}
-	if errors.Is(x.err, errMoved) {
-		x.err = &DamageError{
-			Ledger: l.name, Seq: e.at.seq, First: uint64(e.Key), Last: uint64(e.Key),
-			What: "the stream does not give out the frame it is in",
-		}
+	return &DamageError{
+		Ledger: l.name, Seq: e.at.seq, First: uint64(e.Key), Last: uint64(e.Key),
+		What: "the stream does not give out the frame it is in",
 	}
-	if x.err == nil && e.body == nil {
-		l.keepBody(x.message, e.Size, []*Entry{e})
-	}
-	return *x
 }

@@ -54,9 +54,6 @@ const (
 	countTime = time.Second
 	// maxSpare is the capacity above which a batch's buffer is not kept.
 	maxSpare = 1 << 20
-	// acceptMargin is left in a batch that one accept fills, so that it can be
-	// written forward with all that may be added to it.
-	acceptMargin = 64 << 10
 )
 
 func (s *stage) init() {
@@ -167,7 +164,7 @@ func (l *Ledger) accept(m *Message, metas []Meta, o *origin, dedup *Dedup, tag a
 	for i := range metas {
 		n += metas[i].length()
 	}
-	if limit := l.maxBatch - acceptMargin; n > limit {
+	if limit := l.maxBatch - l.maxBatch/8; n > limit {
 		return protocol.Errorf(protocol.CodePayloadTooLarge, "the message takes %d bytes with its headers, more than the %d that one commit carries", n, limit)
 	}
 	b := l.room(n)
