@@ -36,6 +36,9 @@ type Options struct {
 	SyncInterval time.Duration
 	// MaxPayload in bytes; default DefaultMaxPayload.
 	MaxPayload int32
+	// AcceptLoss is the operator's word to start on a damaged store without
+	// what cannot be read, which is removed. Default false: Start fails.
+	AcceptLoss bool
 	// Logger of the server's own messages; default none.
 	Logger *slog.Logger
 }
@@ -70,7 +73,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 func start(ctx context.Context, o Options) (*Server, error) {
-	if err := checkStore(filepath.Join(o.DataDir, "jetstream")); err != nil {
+	if err := o.checkStore(); err != nil {
 		return nil, err
 	}
 	name, err := serverName(o.DataDir)
@@ -89,6 +92,18 @@ func start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	return &Server{nats: srv, name: name}, nil
+}
+
+// checkStore fails for a damaged store unless the loss is accepted.
+func (o Options) checkStore() error {
+	err := checkStore(filepath.Join(o.DataDir, "jetstream"))
+	if err != nil && o.AcceptLoss {
+		if o.Logger != nil {
+			o.Logger.Warn("the store is damaged; going on without what cannot be read, as told", "error", err)
+		}
+		return nil
+	}
+	return err
 }
 
 func (o Options) server(name string) *server.Options {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -161,6 +163,20 @@ func TestADamagedStoreIsNamedAndLeftAlone(t *testing.T) {
 		"description changed": func(stream string) (string, error) {
 			return filepath.Join(stream, "meta.inf"), flip(filepath.Join(stream, "meta.inf"), 10)
 		},
+		"a message changed": func(stream string) (string, error) {
+			return filepath.Join(stream, "msgs", "1.blk"), flip(filepath.Join(stream, "msgs", "1.blk"), 100)
+		},
+		"a length changed": func(stream string) (string, error) {
+			return filepath.Join(stream, "msgs", "1.blk"), flip(filepath.Join(stream, "msgs", "1.blk"), 2)
+		},
+		"a piece cut out": func(stream string) (string, error) {
+			file := filepath.Join(stream, "msgs", "1.blk")
+			b, err := os.ReadFile(file)
+			if err != nil {
+				return file, err
+			}
+			return file, os.WriteFile(file, append(b[:50:50], b[90:]...), 0o600)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -180,8 +196,93 @@ func TestADamagedStoreIsNamedAndLeftAlone(t *testing.T) {
 			if after := snapshot(t, filepath.Join(dir, "jetstream")); after != before {
 				t.Error("files were changed")
 			}
+			accepting, err := natsserver.Start(t.Context(), natsserver.Options{DataDir: dir, Port: -1, AcceptLoss: true})
+			if err != nil {
+				t.Fatalf("with the loss accepted: %v", err)
+			}
+			mustStop(t, accepting)
 		})
 	}
+}
+
+// TestACrashIsNoDamage takes the store as a crash at any moment may leave it:
+// copied while it is written to, its last block cut at any byte.
+func TestACrashIsNoDamage(t *testing.T) {
+	dir := t.TempDir()
+	s := mustStart(t, dir)
+	js := mustConnect(t, s)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"}, MaxMsgsPerSubject: 1}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			msg := &nats.Msg{Subject: fmt.Sprintf("s.%d", i%7), Data: bytes.Repeat([]byte{byte(i)}, i%3000)}
+			if i%2 == 0 {
+				msg.Header = nats.Header{"h": {"v"}}
+			}
+			if _, err := js.PublishMsg(context.Background(), msg); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for i := range 20 {
+		crashed := t.TempDir()
+		if err := os.CopyFS(filepath.Join(crashed, "jetstream"), os.DirFS(filepath.Join(dir, "jetstream"))); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		blocks, err := filepath.Glob(filepath.Join(crashed, "jetstream", "$G", "streams", "S", "msgs", "*.blk"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 1 && len(blocks) == 1 {
+			if err := cut(blocks[0], int64(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restarted, err := natsserver.Start(t.Context(), natsserver.Options{DataDir: crashed, Port: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustStop(t, restarted)
+	}
+	close(done)
+	writing.Wait()
+}
+
+func TestAStreamThatWasBeingMadeIsNoDamage(t *testing.T) {
+	for name, crash := range map[string]func(stream string) error{
+		"no checksum":    func(stream string) error { return os.Remove(filepath.Join(stream, "meta.sum")) },
+		"no description": func(stream string) error { return os.Remove(filepath.Join(stream, "meta.inf")) },
+		"half of it":     func(stream string) error { return cut(filepath.Join(stream, "meta.inf"), 50) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := mustStart(t, dir)
+			mustStore(t, s, 0)
+			mustStop(t, s)
+			if err := crash(filepath.Join(dir, "jetstream", "$G", "streams", "S")); err != nil {
+				t.Fatal(err)
+			}
+			mustStore(t, mustStart(t, dir), 1)
+		})
+	}
+}
+
+// cut takes the last n bytes off a file, or all it has.
+func cut(file string, n int64) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	return os.Truncate(file, max(info.Size()-n, 0))
 }
 
 // flip changes one byte of a file.

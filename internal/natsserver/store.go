@@ -19,12 +19,13 @@ type StoreError struct {
 }
 
 func (e *StoreError) Error() string {
-	return fmt.Sprintf("the store is damaged: %s: %s; nothing was changed: restore it from a backup, or move the stream's directory away to go on without what it holds", e.File, e.What)
+	return fmt.Sprintf("the store is damaged: %s: %s; nothing was changed: restore the data directory from a backup, or start with the loss accepted to go on without what cannot be read", e.File, e.What)
 }
 
-// checkStore looks at what the server would silently pass over: a stream whose
-// description is missing or damaged is, to the server, no stream, and would be
-// made anew, empty. So it has to be found before the server starts.
+// checkStore looks for what the server would silently pass over, before it
+// starts: a stream whose description is missing or damaged is, to the server,
+// no stream, and would be made anew, empty; a block that cannot be read would be
+// cut off.
 func checkStore(dir string) error {
 	streams, err := filepath.Glob(filepath.Join(dir, "*", "streams", "*"))
 	if err != nil {
@@ -34,35 +35,42 @@ func checkStore(dir string) error {
 		if strings.HasPrefix(filepath.Base(stream), ".") { // being deleted
 			continue
 		}
-		if err := checkDescription(stream); err != nil {
+		meta, err := readDescription(stream)
+		if err != nil && empty(stream) { // a crash came while it was made
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := checkBlocks(stream, meta); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkDescription compares meta.inf with its checksum in meta.sum, as the
-// server does.
-func checkDescription(stream string) error {
+// readDescription reads meta.inf and compares it with its checksum in meta.sum,
+// as the server does.
+func readDescription(stream string) ([]byte, error) {
 	file := filepath.Join(stream, "meta.inf")
 	meta, err := read(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	want, err := read(filepath.Join(stream, "meta.sum"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	key := sha256.Sum256([]byte(filepath.Base(stream)))
 	hash, err := highwayhash.NewDigest64(key[:])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	hash.Write(meta) //nolint:errcheck // a hash takes everything
 	if hex.EncodeToString(hash.Sum(nil)) != string(want) {
-		return &StoreError{File: file, What: "the stream's description does not have the checksum in meta.sum"}
+		return nil, &StoreError{File: file, What: "the stream's description does not have the checksum in meta.sum"}
 	}
-	return nil
+	return meta, nil
 }
 
 func read(file string) ([]byte, error) {

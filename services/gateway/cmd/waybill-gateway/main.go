@@ -42,22 +42,20 @@ func run(f flags) error {
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	service, err := gateway.New(gateway.Options{
-		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version,
-		Logger: log, Listen: f.HTTP,
+		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version, Logger: log, Listen: f.HTTP,
 	})
 	if err != nil {
 		return err
 	}
-	if err := service.Start(ctx); err != nil {
+	if err = service.Start(ctx); err != nil {
 		return err
 	}
 	log.Info("serving HTTP", "url", "http://"+service.Address())
 	select {
 	case <-ctx.Done():
 	case <-service.Done(): // it cannot serve any more
-		return errors.Join(service.Err(), service.Stop(ctx))
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Drain)
 	defer cancel()
-	return service.Stop(bounded)
+	return errors.Join(service.Stop(bounded), service.Err())
 }
