@@ -1,0 +1,33 @@
+// Package harness runs the mesh as its users do, as a process of its own, so
+// that tests can kill it, cut its connections, restart it on the same data, and
+// count what is left.
+package harness
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Guard is only there so that a fault ends a test instead of hanging it.
+const Guard = 60 * time.Second
+
+// Main runs the tests of a package and fails them if a goroutine is left. In a
+// child process of such a test it is the worker that the test asked for.
+func Main(m *testing.M) {
+	if spec := os.Getenv(workerEnv); spec != "" {
+		os.Exit(workerMain(spec))
+	}
+	code := m.Run()
+	if err := removeBuilt(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

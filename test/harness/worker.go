@@ -1,0 +1,204 @@
+package harness
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+const workerEnv = "WAYBILL_TEST_WORKER"
+
+// WorkerSpec says what a worker process works on.
+type WorkerSpec struct {
+	URL         string
+	Execution   string
+	Route       string
+	Concurrency int           // default 1
+	MaxRetries  int           // default the mesh's
+	Backoff     time.Duration // default the mesh's
+	Window      time.Duration // to finish in at SIGTERM; default none
+}
+
+// Payloads a worker process obeys; any other is acknowledged.
+const (
+	Hold     = "hold"      // run until cancelled, then hand the message back
+	FailHold = "fail-hold" // fail the first attempt, hold the next
+	Slow     = "slow"      // run for a second, then acknowledge
+)
+
+// Event is what a worker process tells of itself.
+type Event struct {
+	Ready      bool             `json:"ready,omitempty"` // it is registered; the rest is of a delivery
+	ID         string           `json:"id,omitempty"`
+	Attempt    int              `json:"attempt,omitempty"`
+	Generation int              `json:"generation,omitempty"`
+	Data       string           `json:"data,omitempty"`
+	Outcome    protocol.Outcome `json:"outcome,omitempty"` // empty: the handler has begun
+}
+
+// Worker is a worker in a process of its own, which can be killed.
+type Worker struct {
+	*Process
+	Events chan Event // what it told; its end closes it
+}
+
+// StartWorker starts a worker process and returns when the mesh knows it.
+func StartWorker(t testing.TB, spec WorkerSpec) *Worker {
+	t.Helper()
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = environment(workerEnv + "=" + string(text))
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{Events: make(chan Event, 65536)}
+	w.Process = spawn(t, "worker", cmd, write)
+	write.Close()
+	var reading sync.WaitGroup
+	reading.Go(func() { w.read(read) })
+	t.Cleanup(func() { w.Kill(); reading.Wait() })
+	if e := Receive(t, "a worker's registration", w.Events); !e.Ready {
+		t.Fatalf("the worker does not start: %+v", e)
+	}
+	return w
+}
+
+func (w *Worker) read(from *os.File) {
+	defer from.Close()
+	defer close(w.Events)
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 8<<20)
+	for lines.Scan() {
+		var e Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err == nil {
+			w.Events <- e
+		}
+	}
+}
+
+// Delivery is the next delivery that begins.
+func (w *Worker) Delivery() Event {
+	w.t.Helper()
+	for {
+		e := Receive(w.t, "a delivery to a worker process", w.Events)
+		if e.ID == "" {
+			w.t.Fatal("the worker process has ended")
+		}
+		if e.Outcome == "" {
+			return e
+		}
+	}
+}
+
+// workerMain is the worker process.
+func workerMain(text string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var spec WorkerSpec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return failed(err)
+	}
+	c, err := client.Connect(ctx, spec.URL, client.DrainWindow(spec.Window))
+	if err != nil {
+		return failed(err)
+	}
+	tell := teller(os.Stdout)
+	if _, err := c.Work(ctx, spec.Execution, spec.Route, obey(tell), spec.options()...); err != nil {
+		return failed(err)
+	}
+	tell(Event{Ready: true})
+	<-ctx.Done()
+	closing, cancel := context.WithTimeout(context.Background(), spec.Window+10*time.Second)
+	defer cancel()
+	if err := c.Close(closing); err != nil {
+		return failed(err)
+	}
+	return 0
+}
+
+func failed(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// teller writes an event a line; what it has written a kill does not take back.
+func teller(to io.Writer) func(Event) {
+	var mu sync.Mutex
+	return func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = json.NewEncoder(to).Encode(e)
+	}
+}
+
+func obey(tell func(Event)) client.Handler {
+	return func(ctx context.Context, d *client.Delivery) error {
+		e := Event{ID: d.ID, Attempt: d.Attempt, Generation: d.Generation, Data: string(d.Data)}
+		tell(e)
+		err := obeyed(ctx, d)
+		e.Outcome = protocol.Acknowledged
+		if err != nil {
+			e.Outcome = protocol.Failed
+		}
+		tell(e)
+		return err
+	}
+}
+
+func obeyed(ctx context.Context, d *client.Delivery) error {
+	payload := string(d.Data)
+	switch {
+	case payload == FailHold && d.Attempt == 1:
+		return errors.New("told to fail")
+	case payload == Hold, payload == FailHold:
+		<-ctx.Done()
+		return ctx.Err()
+	case payload == Slow:
+		return pause(ctx, time.Second)
+	default:
+		return nil
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s WorkerSpec) options() []client.WorkOption {
+	opts := []client.WorkOption{client.Concurrency(max(s.Concurrency, 1))}
+	if s.MaxRetries > 0 {
+		opts = append(opts, client.MaxRetries(s.MaxRetries))
+	}
+	if s.Backoff > 0 {
+		opts = append(opts, client.Backoff(s.Backoff))
+	}
+	return opts
+}
