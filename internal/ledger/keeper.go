@@ -177,6 +177,7 @@ func (k *Keeper) run(ctx context.Context) {
 	defer close(k.stopped)
 	tick := time.NewTicker(k.o.beat())
 	defer tick.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -185,10 +186,12 @@ func (k *Keeper) run(ctx context.Context) {
 		case <-tick.C:
 		}
 		bounded, cancel := context.WithTimeout(ctx, k.o.Lease)
-		if err := k.renew(bounded); err != nil && ctx.Err() == nil {
-			k.o.Logger.Warn("leases could not be renewed", "error", err)
-		}
+		err := k.renew(bounded)
 		cancel()
+		if err != nil && !failing && ctx.Err() == nil {
+			k.o.Logger.Warn("leases cannot be renewed; trying again until they are", "error", err)
+		}
+		failing = err != nil
 	}
 }
 

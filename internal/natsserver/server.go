@@ -174,9 +174,9 @@ func (s *Server) InProcess() nats.InProcessConnProvider { return s.nats }
 // directory back. If ctx ends first it returns ctx's error and the directory
 // stays locked until the process ends: the store is still open.
 func (s *Server) Stop(ctx context.Context) error {
-	s.nats.Shutdown()
 	done := make(chan struct{})
 	go func() {
+		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
 		close(done)
 	}()

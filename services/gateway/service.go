@@ -122,6 +122,7 @@ func (s *Service) listen(ctx context.Context) error {
 		return protocol.Errorf(protocol.CodeUnavailable, "HTTP cannot listen on %s: %v; free it, or choose another with --http", s.o.Listen, err)
 	}
 	s.address = l.Addr().String()
+	s.log.Info("serving HTTP", "url", "http://"+s.address)
 	server := s.server()
 	served := make(chan struct{})
 	go func() {

@@ -20,11 +20,10 @@ import (
 var version = "dev" // set by the build
 
 type flags struct {
-	NATS  string        `default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"URL of NATS."`
-	HTTP  string        `default:"127.0.0.1:8000" help:"Address to serve HTTP on; port 0 is any free one."`
-	Name  string        `help:"Name of this instance. Default: a random one."`
-	Drain time.Duration `default:"10s" help:"How long a shutdown may take."`
-
+	NATS    string           `default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"URL of NATS."`
+	HTTP    string           `default:"127.0.0.1:8000" help:"Address to serve HTTP on; port 0 is any free one."`
+	Name    string           `help:"Name of this instance. Default: a random one."`
+	Drain   time.Duration    `default:"10s" help:"How long a shutdown may take."`
 	Version kong.VersionFlag `help:"Print the version."`
 }
 
@@ -40,17 +39,16 @@ func main() {
 func run(f flags) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	service, err := gateway.New(gateway.Options{
-		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version, Logger: log, Listen: f.HTTP,
+		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version, Listen: f.HTTP,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
 		return err
 	}
-	if err = service.Start(ctx); err != nil {
+	if err := service.Start(ctx); err != nil {
 		return err
 	}
-	log.Info("serving HTTP", "url", "http://"+service.Address())
 	select {
 	case <-ctx.Done():
 	case <-service.Done(): // it cannot serve any more
