@@ -15,13 +15,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func mustStart(t *testing.T, dir string) *natsserver.Server {
 	t.Helper()
