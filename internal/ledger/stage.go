@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -11,8 +12,7 @@ import (
 // stage holds what waits to be committed. Records are encoded as they are
 // staged, into the batch that becomes the next frame.
 type stage struct {
-	batches []*batch // in order; only the last takes more
-	spare   []*batch
+	batches []*batch          // in order; only the last takes more
 	numbers map[string]uint64 // the last handover given to each ledger
 	dedup   map[Dedup]*[]any  // publish ids staged, with the tags of their repeats
 	answers []Commit          // duplicates to be reported
@@ -52,8 +52,6 @@ const (
 	lazyRecords = 512
 	// countTime is how long counts wait for company.
 	countTime = time.Second
-	// maxSpare is the capacity above which a batch's buffer is not kept.
-	maxSpare = 1 << 20
 )
 
 func (s *stage) init() {
@@ -75,7 +73,7 @@ func (l *Ledger) room(n int) *batch {
 			return b
 		}
 	}
-	b := s.fresh()
+	b := batches.Get().(*batch)
 	s.batches = append(s.batches, b)
 	return b
 }
@@ -85,27 +83,21 @@ func (b *batch) length() int {
 	return len(b.buf) - headroom + keyBytes*(len(b.settled)+len(b.done))
 }
 
-func (s *stage) fresh() *batch {
-	if k := len(s.spare); k > 0 {
-		b := s.spare[k-1]
-		s.spare = s.spare[:k-1]
-		return b
-	}
-	return &batch{buf: make([]byte, headroom, 16<<10)}
-}
+// batches of all ledgers are used again, as long as there is use for them.
+var batches = sync.Pool{New: func() any { return &batch{buf: make([]byte, headroom, 16<<10)} }}
 
 // reuse takes a batch back when its commit is applied.
-func (s *stage) reuse(b *batch) {
-	if len(s.spare) >= 2 || cap(b.buf) > maxSpare {
-		return
-	}
+func (b *batch) reuse() {
 	clear(b.records)
 	clear(b.to)
+	clear(b.settled)
+	clear(b.tags)
+	clear(b.done)
 	*b = batch{
 		buf: b.buf[:headroom], records: b.records[:0], to: b.to[:0],
 		settled: b.settled[:0], tags: b.tags[:0], done: b.done[:0],
 	}
-	s.spare = append(s.spare, b)
+	batches.Put(b)
 }
 
 // add appends a record that the batch's buffer already has.

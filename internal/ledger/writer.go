@@ -93,7 +93,7 @@ func (l *Ledger) commit(now time.Time) {
 	if len(s.batches) > 0 {
 		f.batch = s.batches[0]
 	} else if !s.counting.IsZero() {
-		f.batch = s.fresh()
+		f.batch = batches.Get().(*batch)
 		s.batches = append(s.batches, f.batch)
 	}
 	size := 0
@@ -209,7 +209,7 @@ func (l *Ledger) committed(seq uint64) {
 	l.forward.committed(&f.header, f.forward)
 	if f.batch != nil {
 		l.backlog.Add(-int64(f.batch.counted))
-		l.stage.reuse(f.batch)
+		f.batch.reuse()
 	}
 }
 

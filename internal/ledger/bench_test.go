@@ -1,0 +1,92 @@
+package ledger_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+)
+
+// flow is an owner that settles what it accepts, and tells.
+type flow struct {
+	*owner
+	settled *atomic.Int64
+	total   int64
+	done    chan struct{}
+	slots   chan struct{}
+}
+
+func (f *flow) Handle(events []event) {
+	for _, e := range events {
+		e(f.ledger)
+	}
+}
+
+func (f *flow) Committed(c *ledger.Commit) {
+	switch c.Kind {
+	case ledger.KindAccept:
+		f.ledger.Count(c.Entries[0].Queue.Name, ledger.Delivered, 1)
+		f.ledger.Settle(c.Entries[0], nil)
+		f.ledger.Count(c.Entries[0].Queue.Name, ledger.Acknowledged, 1)
+		<-f.slots
+	case ledger.KindSettle:
+		if f.settled.Add(1) == f.total {
+			close(f.done)
+		}
+	}
+}
+
+// BenchmarkCommit publishes and settles messages of 128 bytes on several
+// ledgers of one stream, with fsync before each answer.
+func BenchmarkCommit(b *testing.B) {
+	for _, ledgers := range []int{1, 16} {
+		for _, queues := range []int{1, 1000} {
+			b.Run(fmt.Sprintf("ledgers=%d/queues=%d", ledgers, queues), func(b *testing.B) { benchCommit(b, ledgers, queues) })
+		}
+	}
+}
+
+func benchCommit(b *testing.B, ledgers, queues int) {
+	s := runServer(b, b.TempDir())
+	nc := connect(b, s.ClientURL())
+	makeStream(b, nc)
+	var settled atomic.Int64
+	done := make(chan struct{})
+	slots := make(chan struct{}, 16384)
+	var running []*ledger.Running[event]
+	for i := range ledgers {
+		own := &flow{owner: newOwner(), settled: &settled, total: int64(b.N), done: done, slots: slots}
+		r, err := ledger.Open(b.Context(), ledger.Options{Conn: nc, Stream: streamName, Name: fmt.Sprintf("test-%02d", i)}, own)
+		if err != nil {
+			b.Fatal(err)
+		}
+		running = append(running, r)
+	}
+	names := make([]string, queues)
+	for i := range names {
+		names[i] = fmt.Sprintf("/queue/0190c0a0-0000-7000-8000-000000000000/route.%d", i)
+	}
+	body := make([]byte, 128)
+	b.ResetTimer()
+	start := time.Now()
+	for i := range b.N {
+		slots <- struct{}{}
+		q := names[i%queues]
+		running[i%queues%ledgers].Send(func(l *ledger.Ledger) {
+			m := &ledger.Message{PublishedAt: 1, Body: body}
+			if err := l.Accept(m, []ledger.Meta{{Queue: q, Attempt: 1}}, nil, nil); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	<-done
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "jobs/s")
+	b.StopTimer()
+	for _, r := range running {
+		if err := r.Stop(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

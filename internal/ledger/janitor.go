@@ -1,0 +1,158 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// DefaultSlack is by how much a stream may outgrow twice what is live.
+	DefaultSlack = 64 << 20
+	// DefaultSweep is how often a stream's size is looked at.
+	DefaultSweep = 2 * time.Second
+)
+
+// Janitor keeps a stream of ledgers short: when it is larger than twice what
+// is live and some slack, it has the ledgers of this process write forward
+// what lies in the older half, and purges the stream behind the lowest floor
+// of all its ledgers. Each process runs one for each stream it has ledgers on;
+// several do no harm, since floors only rise.
+type Janitor struct {
+	// Conn is any connection; Stream holds the ledgers.
+	Conn   *nats.Conn
+	Stream string
+	// Locals are the ledgers that are open in this process.
+	Locals func() []Forwarder
+	// Slack is in bytes; default DefaultSlack.
+	Slack int64
+	// Every is the time between looks; default DefaultSweep.
+	Every  time.Duration
+	Logger *slog.Logger // default none
+}
+
+// Forwarder is an open ledger; a *Running is one.
+type Forwarder interface {
+	Forward(target uint64)
+}
+
+// Run works until ctx ends. What fails is logged and tried again.
+func (j *Janitor) Run(ctx context.Context) {
+	log, every := j.Logger, j.Every
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if every == 0 {
+		every = DefaultSweep
+	}
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := j.Sweep(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("the log was not shortened", "stream", j.Stream, "err", err)
+		}
+	}
+}
+
+// streamState is the part of a stream's information that is of use here.
+type streamState struct {
+	Bytes    int64          `json:"bytes"`
+	First    uint64         `json:"first_seq"`
+	Last     uint64         `json:"last_seq"`
+	Subjects map[string]any `json:"subjects"`
+}
+
+// Sweep looks once and does what is to be done.
+func (j *Janitor) Sweep(ctx context.Context) error {
+	s, err := j.state(ctx)
+	if err != nil || s.Bytes <= j.slack() {
+		return err
+	}
+	// The floors are read after the stream's end: nothing beyond that end is
+	// purged, whatever they say.
+	live, floor, err := j.floors(ctx, s)
+	if err != nil || s.Bytes <= 2*live+j.slack() {
+		return err
+	}
+	target := s.First + (s.Last-s.First)/2 + 1
+	for _, l := range j.Locals() {
+		l.Forward(target)
+	}
+	if floor = min(floor, s.Last); floor <= s.First {
+		return nil
+	}
+	return j.api(ctx, "STREAM.PURGE", map[string]any{"seq": floor}, nil)
+}
+
+func (j *Janitor) slack() int64 {
+	if j.Slack == 0 {
+		return DefaultSlack
+	}
+	return j.Slack
+}
+
+func (j *Janitor) state(ctx context.Context) (streamState, error) {
+	var info struct {
+		State streamState `json:"state"`
+	}
+	err := j.api(ctx, "STREAM.INFO", map[string]any{"subjects_filter": ">"}, &info)
+	return info.State, err
+}
+
+// floors reads what the stream's ledgers say in their newest frames: how much
+// of them is live, and the lowest sequence that is needed.
+func (j *Janitor) floors(ctx context.Context, s streamState) (live int64, floor uint64, err error) {
+	floor = s.Last
+	for subject := range s.Subjects {
+		newest, err := newestOf(ctx, j.Conn, j.Stream, subject)
+		if err != nil {
+			return 0, 0, err
+		}
+		if newest == nil {
+			continue
+		}
+		h, _, err := decodeFrame(newest.data)
+		if err != nil {
+			return 0, 0, fmt.Errorf("sequence %d on %s: %w", newest.seq, subject, err)
+		}
+		live += int64(h.live)
+		floor = min(floor, h.floorSeq)
+	}
+	return live, floor, nil
+}
+
+// api makes a request of JetStream's API about the stream.
+func (j *Janitor) api(ctx context.Context, verb string, body, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	m, err := j.Conn.RequestWithContext(ctx, "$JS.API."+verb+"."+j.Stream, data)
+	if err != nil {
+		return err
+	}
+	var failed struct {
+		Error *apiError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &failed); err != nil {
+		return err
+	}
+	if failed.Error != nil {
+		return failed.Error
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(m.Data, answer)
+}
