@@ -1,0 +1,195 @@
+// Package up runs a whole mesh, NATS included, in one process.
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/natsserver"
+	"github.com/waybill-mq/waybill/services/dlq"
+	"github.com/waybill-mq/waybill/services/gateway"
+	"github.com/waybill-mq/waybill/services/registry"
+	"github.com/waybill-mq/waybill/services/retry"
+	"github.com/waybill-mq/waybill/services/router"
+)
+
+// Mesh is a running mesh.
+type Mesh struct {
+	o       Options
+	nats    *natsserver.Server
+	gateway *gateway.Service
+	stop    mesh.Lifecycle
+
+	watching sync.WaitGroup
+	stopping chan struct{}
+	stopOnce sync.Once
+	stopErr  error
+	failed   chan struct{} // closed after failure is set
+	failOnce sync.Once
+	failure  error
+}
+
+// service is what all services are.
+type service interface {
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+	Done() <-chan struct{}
+	Err() error
+}
+
+// Start starts NATS and every service, and returns when all are ready. Its
+// errors are coded, except those of a damaged store; what was started is
+// stopped again.
+func Start(ctx context.Context, o Options) (*Mesh, error) {
+	m := &Mesh{o: o.withDefaults(), stopping: make(chan struct{}), failed: make(chan struct{})}
+	if err := m.start(ctx); err != nil {
+		return nil, errors.Join(err, m.Stop(context.WithoutCancel(ctx)))
+	}
+	return m, nil
+}
+
+func (m *Mesh) start(ctx context.Context) error {
+	if err := m.startNATS(ctx); err != nil {
+		return err
+	}
+	for _, next := range []struct {
+		name string
+		make func() (service, error)
+	}{
+		{"registry", m.registry}, {"retry", m.retry}, {"dlq", m.dlq}, {"router", m.router}, {"gateway", m.http},
+	} {
+		s, err := next.make()
+		if err != nil {
+			return err
+		}
+		if err := s.Start(ctx); err != nil {
+			return fmt.Errorf("starting %s: %w", next.name, err)
+		}
+		m.stop.Add(next.name, s.Stop)
+		m.watching.Go(func() { m.watch(next.name, s) })
+	}
+	return nil
+}
+
+func (m *Mesh) startNATS(ctx context.Context) error {
+	host, port, err := splitAddress("listen", m.o.Listen)
+	if err != nil {
+		return err
+	}
+	if port == 0 {
+		port = -1 // any free one
+	}
+	m.nats, err = natsserver.Start(ctx, natsserver.Options{
+		DataDir: m.o.Data, Host: host, Port: port,
+		SyncInterval: time.Duration(m.o.Sync), Logger: m.o.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	m.stop.Add("NATS", m.nats.Stop)
+	return nil
+}
+
+// inside reaches NATS without a socket, which answers sooner; bulk goes over
+// TCP, which pipelines better.
+func (m *Mesh) inside() mesh.ConnectOptions { return mesh.ConnectOptions{InProcess: m.nats.InProcess()} }
+func (m *Mesh) bulk() mesh.ConnectOptions   { return mesh.ConnectOptions{URL: m.nats.URL()} }
+
+// Instances are named after the server, which has one name for good: a mesh
+// that starts again on its data has its leases back at once.
+
+func (m *Mesh) registry() (service, error) {
+	return registry.New(registry.Options{Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger})
+}
+
+func (m *Mesh) retry() (service, error) {
+	return retry.New(retry.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss})
+}
+
+func (m *Mesh) dlq() (service, error) {
+	return dlq.New(dlq.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss})
+}
+
+func (m *Mesh) router() (service, error) {
+	return router.New(router.Options{
+		Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss,
+		Durability: m.o.Sync.durability(), Limits: m.o.Limits, MaxPayload: m.o.MaxPayload,
+		// What is left of the time is for committing and for the others.
+		Drain: m.o.Drain * 3 / 4,
+	})
+}
+
+func (m *Mesh) http() (service, error) {
+	s, err := gateway.New(gateway.Options{Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, Listen: m.o.HTTP})
+	m.gateway = s
+	return s, err
+}
+
+// watch notes the first service that ends by itself.
+func (m *Mesh) watch(name string, s service) {
+	select {
+	case <-m.stopping:
+	case <-s.Done():
+		m.failOnce.Do(func() {
+			m.failure = fmt.Errorf("%s has ended: %w", name, errors.Join(s.Err(), errUnasked))
+			close(m.failed)
+		})
+	}
+}
+
+var errUnasked = errors.New("it was not asked to")
+
+// Failed is closed when a service has ended by itself; Err then says why.
+func (m *Mesh) Failed() <-chan struct{} { return m.failed }
+
+// Err is why a service ended; nil before Failed.
+func (m *Mesh) Err() error {
+	select {
+	case <-m.failed:
+		return m.failure
+	default:
+		return nil
+	}
+}
+
+// Stop drains and stops everything, within Options.Drain and ctx: no more
+// publishes are taken, what is in workers' hands may finish, the rest stays
+// stored. Stopping again waits for the first and returns the same.
+func (m *Mesh) Stop(ctx context.Context) error {
+	m.stopOnce.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, m.o.Drain)
+		defer cancel()
+		close(m.stopping)
+		m.watching.Wait()
+		m.stopErr = m.stop.Stop(ctx)
+	})
+	return m.stopErr
+}
+
+// NATS is the URL clients connect to, with the port that was taken.
+func (m *Mesh) NATS() string { return m.nats.URL() }
+
+// HTTP is the gateway's URL, with the port that was taken.
+func (m *Mesh) HTTP() string { return "http://" + m.gateway.Address() }
+
+// Data is the directory that holds everything.
+func (m *Mesh) Data() string { return m.o.Data }
+
+// Durability says for people what holds when a publish is answered.
+func (m *Mesh) Durability() string { return m.o.Sync.String() }
+
+// Listen is the address NATS listens on, as Options.Listen takes it.
+func (m *Mesh) Listen() string {
+	u, err := url.Parse(m.NATS())
+	if err != nil {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(0))
+	}
+	return u.Host
+}
