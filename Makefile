@@ -4,6 +4,8 @@ GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Directories `make run` sends through the mesh; empty: two of Go's own.
 ARGS     ?=
+# What `make bench` measures; empty: all of it, in under ten minutes.
+BENCH    ?=
 # How long `make soak` goes on, per module.
 SOAK     ?= 10m
 # A guard against hanging, per test binary.
@@ -25,7 +27,7 @@ LINT_VERSION := v2.15.0
 LINT         := bin/golangci-lint-$(LINT_VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test unit soak lint vet fmt fmt-check tidy tidy-check clean
+.PHONY: help build run test unit soak bench lint vet fmt fmt-check tidy tidy-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +60,11 @@ soak: ## run the simulations and the crash tests for long (SOAK=1h for longer)
 		echo "== $$module for $(SOAK)"; \
 		(cd $$module && GOWORK=off WAYBILL_SOAK=$(SOAK) $(GO) test $(RACE) -count=1 -timeout 0 -v ./...) || exit 1; \
 	done
+
+bench: ## measure the mesh beside raw JetStream (BENCH=--quick for a minute's worth, BENCH=--help for more)
+	@mkdir -p bin
+	@cd test && GOWORK=off $(GO) build -ldflags '$(LDFLAGS)' -o ../bin/bench ./bench
+	@bin/bench $(BENCH)
 
 vet: ## go vet, all modules together and each alone
 	@$(GO) vet $(PATTERNS)

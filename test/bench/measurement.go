@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// measurement is one scenario on one system, once.
+type measurement struct {
+	settings settings
+	broker   broker
+	server   *server
+	profiles string // prefix of profiles; "" for none
+	cost     cost
+}
+
+// cost is what the messages of the timed part have cost.
+type cost struct {
+	Messages int   `json:"messages"`
+	Client   usage `json:"client"` // producer and worker: this process
+	Server   usage `json:"server"`
+}
+
+// measure starts a server for one measurement.
+func measure(ctx context.Context, sc *scenario, sys system, o settings, data, profiles string) (values []float64, spent cost, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.GiveUp, fmt.Errorf("not done within %v", o.GiveUp))
+	defer cancel()
+	srv, err := startServer(ctx, sys, data)
+	if err != nil {
+		return nil, spent, err
+	}
+	defer srv.stop()
+	b, err := sys.connect(ctx, srv.url)
+	if err != nil {
+		return nil, spent, err
+	}
+	m := &measurement{settings: o, broker: b, server: srv}
+	if profiles != "" {
+		m.profiles = filepath.Join(profiles, sc.name+"-"+sys.name)
+	}
+	values, err = sc.run(ctx, m)
+	return values, m.cost, errors.Join(err, b.close(ctx))
+}
+
+// timed runs what the scenario is about, which returns how many messages it
+// was about; it is measured, and profiled if that is wanted.
+func (m *measurement) timed(f func() (messages int, err error)) (time.Duration, error) {
+	stop, err := m.profile()
+	if err != nil {
+		return 0, err
+	}
+	serverBefore, err := m.server.usage()
+	if err != nil {
+		return 0, err
+	}
+	before, start := usageOfThis(), time.Now()
+	n, err := f()
+	took, after := time.Since(start), usageOfThis()
+	if err != nil {
+		return 0, err
+	}
+	serverAfter, err := m.server.usage()
+	m.cost = cost{Messages: n, Client: after.since(before), Server: serverAfter.since(serverBefore)}
+	return took, errors.Join(err, stop())
+}
+
+// profile begins profiles of both processes.
+func (m *measurement) profile() (stop func() error, err error) {
+	if m.profiles == "" {
+		return func() error { return nil }, nil
+	}
+	client, server := m.profiles+"-client", m.profiles+"-server"
+	var p profiler
+	if err := p.start(client); err != nil {
+		return nil, err
+	}
+	if _, err := m.server.order(orderProfile, server); err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := m.server.order(orderEnd, server)
+		return errors.Join(err, p.stop(client))
+	}, nil
+}

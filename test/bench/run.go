@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+type runCommand struct {
+	Quick   bool     `help:"A minute's worth: one round, short, fewer queues and messages."`
+	Only    []string `help:"Only these scenarios (${scenarios})."                            placeholder:"NAME"`
+	Systems []string `help:"Only these systems (${systems})."                                placeholder:"NAME"`
+	Rounds  int      `help:"Rounds; default 3, with --quick 1."`
+	Data    string   `default:"${tmp}"                                                       help:"Directory whose disk is measured." type:"existingdir"`
+	Profile string   `help:"Directory for CPU and allocation profiles of clients and servers." placeholder:"DIR"`
+	JSON    bool     `help:"Print every value as JSON instead of the tables."`
+}
+
+// Run measures and reports.
+func (c *runCommand) Run(ctx context.Context) error {
+	o := full
+	if c.Quick {
+		o = quick
+	}
+	if c.Rounds > 0 {
+		o.Rounds = c.Rounds
+	}
+	chosen, err := choose(scenarios(o), c.Only, func(s scenario) string { return s.name })
+	if err != nil {
+		return err
+	}
+	beside, err := choose(systems, c.Systems, func(s system) string { return s.name })
+	if err != nil {
+		return err
+	}
+	if c.Profile != "" {
+		if c.Profile, err = filepath.Abs(c.Profile); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(c.Profile, 0o750); err != nil {
+			return err
+		}
+	}
+	r := &report{Machine: describe(c.Data), Settings: o, scenarios: chosen, systems: beside}
+	if err := c.measureAll(ctx, r); err != nil {
+		return err
+	}
+	return c.print(os.Stdout, r)
+}
+
+// measureAll goes round: every scenario on every system, then again.
+func (c *runCommand) measureAll(ctx context.Context, r *report) error {
+	for round := range r.Settings.Rounds {
+		for i := range r.scenarios {
+			for _, sys := range r.systems {
+				if !r.scenarios[i].has(sys.name) || round > 0 && r.scenarios[i].once {
+					continue
+				}
+				if err := c.measureOne(ctx, r, &r.scenarios[i], sys, round); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (c *runCommand) measureOne(ctx context.Context, r *report, sc *scenario, sys system, round int) error {
+	values, spent, err := measure(ctx, sc, sys, r.Settings, c.Data, c.Profile)
+	if err != nil {
+		return fmt.Errorf("%s on %s: %w", sc.name, sys.name, err)
+	}
+	r.add(sc, sys, values, spent)
+	shown := make([]string, len(values))
+	for i, v := range values {
+		shown[i] = strings.TrimSpace(sc.rows[i].title + " " + figure(v) + " " + sc.rows[i].unit)
+	}
+	fmt.Fprintf(os.Stderr, "round %d  %-12s %-12s %s\n", round+1, sc.name, sys.name, strings.Join(shown, ", "))
+	return nil
+}
+
+func (c *runCommand) print(w io.Writer, r *report) error {
+	if !c.JSON {
+		_, err := io.WriteString(w, r.String())
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// choose picks what is named, everything if nothing is.
+func choose[T any](all []T, names []string, nameOf func(T) string) ([]T, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	var picked []T
+	for _, t := range all {
+		if slices.Contains(names, nameOf(t)) {
+			picked = append(picked, t)
+		}
+	}
+	if len(picked) < len(names) {
+		return nil, fmt.Errorf("one of %s is not there: see --help for the names", strings.Join(names, ", "))
+	}
+	return picked, nil
+}
+
+// names are what choose knows.
+func names[T any](all []T, nameOf func(T) string) string {
+	list := make([]string, len(all))
+	for i, t := range all {
+		list[i] = nameOf(t)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// system is one of the things that are compared.
+type system struct {
+	name    string
+	title   string
+	serve   []string // arguments that make this program its server
+	connect func(ctx context.Context, url string) (broker, error)
+}
+
+// The systems, by name.
+const (
+	raw        = "raw"
+	rawAlways  = "raw-always"
+	mesh2m     = "mesh-2m"
+	meshAlways = "mesh-always"
+)
+
+// systems are in the order they take turns. The two that are like each other
+// are neighbours: what each answers for is the same.
+var systems = []system{
+	{raw, "raw JetStream, sync 2m", []string{"serve-raw", "--sync=2m"}, connectRaw},
+	{mesh2m, "mesh, sync 2m", []string{"serve-mesh", "--sync=2m"}, connectMesh},
+	{rawAlways, "raw JetStream, sync always", []string{"serve-raw", "--sync=0s"}, connectRaw},
+	{meshAlways, "mesh, sync always", []string{"serve-mesh", "--sync=0s"}, connectMesh},
+}
+
+// broker is a system as its users see it. Queues have numbers.
+type broker interface {
+	// work has the messages of all queues handled until close.
+	work(ctx context.Context, w work) error
+	// publish sends without waiting for the answer, within a window of
+	// unanswered ones.
+	publish(ctx context.Context, queue int, payload []byte) error
+	// flush returns when all that was published is answered, and fails if any
+	// was refused.
+	flush(ctx context.Context) error
+	// left counts what is not settled, wherever it waits, and the dead letters.
+	left(ctx context.Context) (unsettled, dead int64, err error)
+	// redrive sends all dead letters to their queues again. It returns when
+	// that is certain to happen.
+	redrive(ctx context.Context) error
+	close(ctx context.Context) error
+}
+
+// work is what work does.
+type work struct {
+	queues  int
+	backoff func(queue int) time.Duration // before a failed message comes again
+	handle  func(payload []byte) verdict
+}
+
+// verdict is how a handler ends.
+type verdict int
+
+const (
+	done   verdict = iota // acknowledged
+	failed                // comes again after the queue's backoff
+	dead                  // dead-lettered
+)
+
+const (
+	// window is how many publishes may be unanswered.
+	window = 4096
+	// inHand is how many messages may be in workers' hands, of all queues.
+	inHand = 8192
+)
