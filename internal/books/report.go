@@ -46,6 +46,7 @@ func Queues[O Owner[O]](ctx context.Context, b *Books[O], q protocol.QueuesReque
 	// Sorting is left to this goroutine, since the ledgers have messages to send.
 	page.Queues = slices.Concat(found...)
 	slices.SortFunc(page.Queues, func(a, b protocol.QueueInfo) int { return cmp.Compare(a.Queue, b.Queue) })
+	page.Queues = fold(page.Queues)
 	limit := q.Limit
 	if limit <= 0 {
 		limit = defaultQueues
@@ -58,6 +59,30 @@ func Queues[O Owner[O]](ctx context.Context, b *Books[O], q protocol.QueuesReque
 		info.Execution, info.Route, _ = scope.ParseScoped(info.Queue)
 	}
 	return page, nil
+}
+
+// fold adds up what several ledgers have of a queue.
+func fold(infos []protocol.QueueInfo) []protocol.QueueInfo {
+	folded := infos[:0]
+	for _, info := range infos {
+		last := len(folded) - 1
+		if last < 0 || folded[last].Queue != info.Queue {
+			folded = append(folded, info)
+			continue
+		}
+		sum := &folded[last]
+		sum.Waiting += info.Waiting
+		sum.Dead += info.Dead
+		sum.Moving += info.Moving
+		sum.Bytes += info.Bytes
+		for name, n := range info.Counters {
+			if sum.Counters == nil {
+				sum.Counters = map[string]uint64{}
+			}
+			sum.Counters[name] += n
+		}
+	}
+	return folded
 }
 
 func queuesOf[O Owner[O]](owner O, req protocol.QueuesRequest, fill func(info *protocol.QueueInfo, idle int64)) []protocol.QueueInfo {

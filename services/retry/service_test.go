@@ -250,13 +250,15 @@ func TestTellsWhatItHolds(t *testing.T) {
 	bookstest.Eventually(t, "a load of three messages", func() bool { return nextLoad(t, loads).Messages == 3 })
 
 	page := request[protocol.QueuesPage](t, m, protocol.SubjectWaitingQueues, protocol.QueuesRequest{Execution: "e1"})
-	if page.Instance != "one" || len(page.Queues) != 2 || page.More {
-		t.Fatalf("got %+v, want the queue as two ledgers have it", page)
+	if page.Instance != "one" || len(page.Queues) != 1 || page.More {
+		t.Fatalf("got %+v, want one queue", page)
 	}
-	for _, q := range page.Queues {
-		if q.Queue != queueOf(1) || q.Execution != "e1" || q.Route != "route.a" || q.Waiting != 1 || q.Moving != 0 || q.Bytes == 0 {
-			t.Errorf("got %+v", q)
-		}
+	if q := page.Queues[0]; q.Queue != queueOf(1) || q.Execution != "e1" || q.Route != "route.a" || q.Waiting != 2 || q.Moving != 0 || q.Bytes == 0 {
+		t.Errorf("got %+v, want what two ledgers have of the queue", q)
+	}
+	page = request[protocol.QueuesPage](t, m, protocol.SubjectWaitingQueues, protocol.QueuesRequest{Limit: 1})
+	if len(page.Queues) != 1 || page.Queues[0].Queue != queueOf(1) || !page.More {
+		t.Errorf("the first page: got %+v, want the first queue and more", page)
 	}
 	page = request[protocol.QueuesPage](t, m, protocol.SubjectWaitingQueues, protocol.QueuesRequest{Limit: 1, After: queueOf(1)})
 	if len(page.Queues) != 1 || page.Queues[0].Queue != queueOf(2) || page.More {
