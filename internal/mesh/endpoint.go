@@ -50,7 +50,9 @@ func endpoint[Q, R any](s *Service, name, subject, queue string, h func(ctx cont
 	free := make(chan struct{}, maxConcurrent)
 	err := s.subscribe(e, &s.subs, func(m *nats.Msg) {
 		free <- struct{}{}
+		e.running.Add(1)
 		s.requests.Go(func() {
+			defer e.running.Done()
 			defer func() { <-free }()
 			start := time.Now()
 			answer, err := handle(s.ctx, m.Data, h)

@@ -123,11 +123,12 @@ func (s *Service) takeSubs() []*Subscription {
 type Subscription struct {
 	name, subject, queue string
 
-	nc     *nats.Conn
-	sub    *nats.Subscription
-	ended  chan struct{} // closed after the last handler call returned
-	end    func()
-	counts counts
+	nc      *nats.Conn
+	sub     *nats.Subscription
+	running sync.WaitGroup // handlers in goroutines of their own
+	ended   chan struct{}  // closed after the last handler returned
+	end     func()
+	counts  counts
 }
 
 // Drain takes no more messages, lets the handler have those that arrived, and
@@ -184,7 +185,12 @@ func (s *Service) subscribe(e *Subscription, list *[]*Subscription, h nats.MsgHa
 		return errors.New("the service is stopped: " + e.subject + " is not served")
 	}
 	e.nc, e.ended = s.nc, make(chan struct{})
-	e.end = sync.OnceFunc(func() { close(e.ended) })
+	e.end = sync.OnceFunc(func() {
+		go func() { // whoever drains waits for it
+			e.running.Wait()
+			close(e.ended)
+		}()
+	})
 	if e.queue == "" {
 		e.sub, err = s.nc.Subscribe(e.subject, h)
 	} else {

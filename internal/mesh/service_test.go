@@ -272,6 +272,40 @@ func TestARawSubscriptionDrains(t *testing.T) {
 	}
 }
 
+func TestAServedEndpointDrainsItsRequests(t *testing.T) {
+	server := mustServer(t)
+	s := mustService(t, mustConnect(t, server), "dlq")
+	began, release := make(chan struct{}), make(chan struct{})
+	served, err := mesh.Serve(s, "show", "wb.test.show", func(context.Context, question) (answer, error) {
+		close(began)
+		<-release
+		return answer{N: 1}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustFlush(t, s)
+	answered := make(chan error, 1)
+	asker := mustConnect(t, server)
+	go func() {
+		_, err := mesh.Request[answer](guard(t), asker, "wb.test.show", nil)
+		answered <- err
+	}()
+	<-began
+	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := served.Drain(impatient); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Drain did not wait for the request: %v", err)
+	}
+	close(release)
+	if err := served.Drain(guard(t)); err != nil {
+		t.Error(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStartAndStopUnderLoad(t *testing.T) {
 	server := mustServer(t)
 	asker := mustConnect(t, server)

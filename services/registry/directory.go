@@ -47,12 +47,15 @@ func (d *directory) apply(doc *workerDoc) (changed bool) {
 }
 
 // drop takes a worker out, unless it is known by a newer record.
-func (d *directory) drop(id string, revision uint64) {
+func (d *directory) drop(id string, revision uint64) (dropped bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old := d.workers[id]; old != nil && old.KVRevision <= revision {
-		d.removeLocked(old)
+	old := d.workers[id]
+	if old == nil || old.KVRevision > revision {
+		return false
 	}
+	d.removeLocked(old)
+	return true
 }
 
 func (d *directory) removeLocked(doc *workerDoc) {

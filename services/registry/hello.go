@@ -123,14 +123,19 @@ func (s *Service) clearAway(ctx context.Context, end *workerDoc) {
 	}
 }
 
+// hear takes a record for a sign of life, or of its end.
+func (s *Service) hear(doc *workerDoc) {
+	if doc.Gone {
+		s.alive.forget(doc.ID)
+		return
+	}
+	s.alive.hear(doc.ID)
+}
+
 // announce applies a record that is stored, and tells everybody.
 func (s *Service) announce(doc *workerDoc) {
 	s.known.apply(doc)
-	if doc.Gone {
-		s.alive.forget(doc.ID)
-	} else {
-		s.alive.hear(doc.ID)
-	}
+	s.hear(doc)
 	body, err := json.Marshal(protocol.WorkerChanged{Worker: doc.Worker})
 	if err == nil {
 		err = s.nc.Publish(protocol.SubjectWorkerChanged, body)

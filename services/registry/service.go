@@ -13,6 +13,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -53,6 +54,8 @@ type Service struct {
 	store *store
 	known *directory
 	alive *presence
+	// watching: what is known follows the bucket
+	watching atomic.Bool
 
 	stop    mesh.Lifecycle
 	ctx     context.Context // of the service's own goroutines
@@ -180,7 +183,11 @@ func (s *Service) stats(context.Context, protocol.Empty) (protocol.Stats, error)
 	}, nil
 }
 
-// ready: whoever can answer at all has read every record.
+// ready: whoever can answer at all has read every record once.
 func (s *Service) ready(context.Context, protocol.Empty) (protocol.Ready, error) {
-	return protocol.Ready{Service: serviceName, Instance: s.o.Instance, Ready: true}, nil
+	r := protocol.Ready{Service: serviceName, Instance: s.o.Instance, Ready: s.watching.Load()}
+	if !r.Ready {
+		r.Waiting = []string{"the worker records cannot be watched: is JetStream there?"}
+	}
+	return r, nil
 }

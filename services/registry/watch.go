@@ -23,7 +23,9 @@ func (s *Service) watch(ctx context.Context, first func()) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		s.log.Warn("worker records cannot be watched; trying again", "error", err)
+		if s.watching.Swap(false) {
+			s.log.Warn("worker records cannot be watched; trying again until they can", "error", err)
+		}
 		t := time.NewTimer(watchPause)
 		select {
 		case <-t.C:
@@ -55,9 +57,10 @@ func (s *Service) watchOnce(ctx context.Context, first func()) error {
 				return errors.New("the watch has ended")
 			case entry == nil:
 				for id, revision := range missing {
-					s.known.drop(id, revision)
+					s.drop(id, revision)
 				}
 				reading = false
+				s.watching.Store(true)
 				first()
 			default:
 				delete(missing, idOf(entry.Key()))
@@ -72,7 +75,7 @@ func (s *Service) watchOnce(ctx context.Context, first func()) error {
 func (s *Service) see(ctx context.Context, entry jetstream.KeyValueEntry, leftBehind bool) {
 	id := idOf(entry.Key())
 	if entry.Operation() != jetstream.KeyValuePut {
-		s.known.drop(id, entry.Revision())
+		s.drop(id, entry.Revision())
 		return
 	}
 	doc, err := readWorker(entry)
@@ -80,10 +83,17 @@ func (s *Service) see(ctx context.Context, entry jetstream.KeyValueEntry, leftBe
 		s.log.Warn("a worker's record cannot be used", "worker", id, "error", err)
 		return
 	}
-	if s.known.apply(doc) && !doc.Gone {
-		s.alive.hear(id)
+	if s.known.apply(doc) {
+		s.hear(doc)
 	}
 	if doc.Gone && leftBehind {
 		s.clearAway(ctx, doc)
+	}
+}
+
+// drop takes out a worker that has no record any more.
+func (s *Service) drop(id string, revision uint64) {
+	if s.known.drop(id, revision) {
+		s.alive.forget(id)
 	}
 }
