@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// readAtOnce bounds the bodies of one read, in bytes; they pass through
-	// memory although a list does not show them.
-	readAtOnce = 4 << 20
+	// readAtOnce bounds the bodies of one read, in bytes, and readLetters their
+	// number: bodies pass through memory although a list does not show them, and
+	// error texts may fill a page before the keys end.
+	readAtOnce  = 4 << 20
+	readLetters = 64
 	// pageBytes bounds the letters of one answer, well under 1 MiB.
 	pageBytes = 768 << 10
 )
@@ -50,7 +52,7 @@ func (d *drawer) load(letters []*letter, got reader) {
 	d.ledger.Load(entries...)
 }
 
-// read reads the first of the keys, as many as fit into readAtOnce, and answers
+// read reads the first of the keys, as many as are read at once, and answers
 // one letter each, nil for one that is gone.
 func (d *drawer) read(keys []ledger.Key, answer func([]*protocol.DeadLetter)) {
 	keys, there := d.atOnce(keys)
@@ -76,8 +78,8 @@ func (d *drawer) read(keys []ledger.Key, answer func([]*protocol.DeadLetter)) {
 	})
 }
 
-// atOnce are the first keys whose letters fit into readAtOnce, at least one,
-// and those letters that are there.
+// atOnce are the first of the keys that may be read together, at least one, and
+// those letters that are there.
 func (d *drawer) atOnce(keys []ledger.Key) (first []ledger.Key, there []*letter) {
 	size := 0
 	for i, key := range keys {
@@ -86,7 +88,7 @@ func (d *drawer) atOnce(keys []ledger.Key) (first []ledger.Key, there []*letter)
 			continue
 		}
 		size += int(l.entry.Size)
-		if size > readAtOnce && len(there) > 0 {
+		if len(there) == readLetters || size > readAtOnce && len(there) > 0 {
 			return keys[:i], there
 		}
 		there = append(there, l)
