@@ -26,8 +26,8 @@ const (
 var systems = []system{
 	{raw, "raw JetStream, sync 2m", []string{"serve-raw", "--sync=2m"}, connectRaw},
 	{mesh2m, "mesh, sync 2m", []string{"serve-mesh", "--sync=2m"}, connectMesh},
-	{rawAlways, "raw JetStream, sync always", []string{"serve-raw", "--sync=0s"}, connectRaw},
-	{meshAlways, "mesh, sync always", []string{"serve-mesh", "--sync=0s"}, connectMesh},
+	{rawAlways, "raw JetStream, sync always", []string{"serve-raw", "--sync=always"}, connectRaw},
+	{meshAlways, "mesh, sync always", []string{"serve-mesh", "--sync=always"}, connectMesh},
 }
 
 // broker is a system as its users see it. Queues have numbers.
