@@ -148,13 +148,13 @@ func (l *load) handle(ctx context.Context, d *client.Delivery) error {
 // them, or one.
 func (l *load) operate(ctx context.Context) {
 	for turn := 0; ctx.Err() == nil; turn++ {
-		pause(ctx, 5*patience)
+		pause(ctx, 2*patience)
 		queue := scope.ScopedName(l.execution, route(turn%queues))
 		letters, err := l.mesh.SomeDead(queue, 20)
 		if err != nil || len(letters) == 0 {
 			continue
 		}
-		switch turn / queues % 3 {
+		switch turn % 3 { // queues has no factor 3, so that each has its turn
 		case 0:
 			_, _ = l.mesh.Redrive(protocol.DeadActRequest{Queue: queue}) // the deliveries tell
 		case 1:

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	// What the program is made of, so that the test cache notices a change.
+	_ "github.com/waybill-mq/waybill/cmd/waybill/cli"
 )
 
 const program = "github.com/waybill-mq/waybill/cmd/waybill"

@@ -4,8 +4,11 @@
 package harness
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,11 +18,19 @@ import (
 // Guard is only there so that a fault ends a test instead of hanging it.
 const Guard = 60 * time.Second
 
+// parallel is how many tests run side by side unless the command line says
+// otherwise: they wait more than they compute.
+const parallel = 6
+
 // Main runs the tests of a package and fails them if a goroutine is left. In a
 // child process of such a test it is the worker that the test asked for.
 func Main(m *testing.M) {
 	if spec := os.Getenv(workerEnv); spec != "" {
 		os.Exit(workerMain(spec))
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = f.Value.Set(strconv.Itoa(parallel)) // a number: it is accepted
 	}
 	code := m.Run()
 	if err := removeBuilt(); err != nil {
