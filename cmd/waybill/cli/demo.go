@@ -1,0 +1,5 @@
+package cli
+
+type demoCmd struct{}
+
+func (c *demoCmd) Run(a *app) error { return nil }

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+type dlqCmd struct {
+	Ls      dlqLsCmd      `cmd:"" help:"List dead letters, oldest first: of all queues, or of one."`
+	Show    dlqShowCmd    `cmd:"" help:"Show one dead letter, whole."`
+	Redrive dlqRedriveCmd `cmd:"" help:"Send dead letters back to their queues, with all their tries anew."`
+	Discard dlqDiscardCmd `cmd:"" help:"Remove dead letters for good."`
+}
+
+type dlqLsCmd struct {
+	Queue  string `arg:"" optional:"" help:"EXECUTION/ROUTE. Default all."`
+	Limit  int    `default:"50" help:"At most this many, up to 1,000."`
+	Offset int    `help:"After this many."`
+}
+
+func (c *dlqLsCmd) Run(a *app) error {
+	q := protocol.DeadListRequest{Offset: c.Offset, Limit: c.Limit}
+	if c.Queue != "" {
+		queue, err := queueName(c.Queue)
+		if err != nil {
+			return err
+		}
+		q.Queue = queue
+	}
+	page, err := ask[protocol.DeadPage](a, protocol.SubjectDeadList, q)
+	if err != nil {
+		return err
+	}
+	return a.show(page, func() { c.report(a, &page) })
+}
+
+func (c *dlqLsCmd) report(a *app, page *protocol.DeadPage) {
+	if len(page.Letters) == 0 {
+		a.say("no dead letters%s", map[bool]string{true: " here; there are " + fmt.Sprint(page.Total) + " in all"}[page.Total > 0])
+		return
+	}
+	g := newGrid("ID", "QUEUE", "ATTEMPTS", "REASON", "LAST FAILURE", "ERROR")
+	for _, l := range page.Letters {
+		g.row(l.MessageID, l.Queue, l.Attempts, l.Reason, ago(l.LastFailure), short(l.Error, 60))
+	}
+	g.write(a.stdout)
+	if shown := int64(c.Offset + len(page.Letters)); shown < page.Total {
+		a.hint("%d of %d; the next: --offset %d", shown, page.Total, shown)
+	}
+	a.hint("look at one: %s; send it back: %s", command(a.flags.NATS, "dlq show ID"), command(a.flags.NATS, "dlq redrive ID"))
+}
+
+type dlqShowCmd struct {
+	ID string `arg:"" help:"Message id."`
+}
+
+func (c *dlqShowCmd) Run(a *app) error {
+	letter, err := ask[protocol.DeadLetter](a, protocol.SubjectDeadShow, protocol.DeadShowRequest{MessageID: c.ID})
+	if protocol.CodeOf(err) == protocol.CodeNotFound {
+		return protocol.Errorf(protocol.CodeNotFound, "%s is no dead letter (any more)\n  next: %s lists those there are", c.ID, command(a.flags.NATS, "dlq ls"))
+	}
+	if err != nil {
+		return err
+	}
+	return a.show(letter, func() { describe(a, &letter) })
+}
+
+func describe(a *app, l *protocol.DeadLetter) {
+	for _, line := range [][2]string{
+		{"id", l.MessageID}, {"queue", l.Queue}, {"subscription", l.Source},
+		{"reason", string(l.Reason)}, {"attempts", fmt.Sprint(l.Attempts)}, {"redriven", fmt.Sprint(l.Generation)},
+		{"published", l.PublishedAt.Format(time.RFC3339Nano)},
+		{"first failure", l.FirstFailure.Format(time.RFC3339Nano)}, {"last failure", l.LastFailure.Format(time.RFC3339Nano)},
+		{"size", plural(int64(l.SizeBytes), "byte", "bytes")},
+	} {
+		a.say("%-14s %s", line[0], printable(line[1]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
+		a.say("%-14s %s: %s", "header", printable(name), printable(strings.Join(l.Headers[name], ", ")))
+	}
+	a.say("error\n%s", indented(printable(l.Error)))
+	a.say("payload\n%s", indented(payloadText(l.Payload)))
+}
+
+func indented(s string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
+}
+
+// payloadText is a payload as people can read it.
+func payloadText(b []byte) string {
+	switch {
+	case len(b) == 0:
+		return "(empty)"
+	case utf8.Valid(b):
+		return printable(string(b))
+	default:
+		encoded, err := json.Marshal(b)
+		if err != nil {
+			return "(binary)"
+		}
+		return "(binary, base64) " + strings.Trim(string(encoded), `"`)
+	}
+}
+
+// target is what redrive and discard act on.
+type target struct {
+	What string `arg:"" optional:"" name:"queue-or-id" help:"EXECUTION/ROUTE for the dead letters of a queue, or a message id."`
+	All  bool   `help:"All dead letters of all queues."`
+}
+
+func (t *target) request() (protocol.DeadActRequest, error) {
+	none := protocol.DeadActRequest{}
+	switch {
+	case t.All && t.What != "":
+		return none, protocol.Errorf(protocol.CodeInvalidArgs, "%q and --all: give one of them", t.What)
+	case t.All:
+		return protocol.DeadActRequest{All: true}, nil
+	case t.What == "":
+		return none, protocol.Errorf(protocol.CodeInvalidArgs, "which? EXECUTION/ROUTE, a message id, or --all")
+	}
+	if id, err := uuid.Parse(t.What); err == nil {
+		return protocol.DeadActRequest{MessageID: id.String()}, nil
+	}
+	queue, err := queueName(t.What)
+	return protocol.DeadActRequest{Queue: queue}, err
+}
+
+// act redrives or discards and says how many.
+func (t *target) act(a *app, subject, done string) error {
+	q, err := t.request()
+	if err != nil {
+		return err
+	}
+	reply, err := ask[protocol.DeadActReply](a, subject, q)
+	if err != nil {
+		return err
+	}
+	return a.show(reply, func() {
+		a.say("%s %s", done, plural(reply.Count, "dead letter", "dead letters"))
+		if reply.Count == 0 {
+			a.hint("see what there is: %s", command(a.flags.NATS, "dlq ls"))
+		}
+	})
+}
+
+type dlqRedriveCmd struct{ target }
+
+func (c *dlqRedriveCmd) Run(a *app) error { return c.act(a, protocol.SubjectDeadRedrive, "redriven") }
+
+type dlqDiscardCmd struct{ target }
+
+func (c *dlqDiscardCmd) Run(a *app) error { return c.act(a, protocol.SubjectDeadDiscard, "discarded") }
+
+// queueName is the ledger name of EXECUTION/ROUTE or /queue/EXECUTION/ROUTE.
+func queueName(s string) (string, error) {
+	execution, route, ok := strings.Cut(strings.TrimPrefix(s, scope.QueuePrefix), "/")
+	if !ok {
+		return "", protocol.Errorf(protocol.CodeInvalidArgs, "%q is neither a message id nor a queue: a queue is EXECUTION/ROUTE", s)
+	}
+	name := scope.ScopedName(execution, route)
+	_, _, err := scope.ParseScoped(name)
+	return name, err
+}

@@ -1,0 +1,119 @@
+// Package cli is the waybill command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// Exit codes, as `waybill --help` explains them.
+const (
+	ExitOK          = 0
+	ExitFailure     = 1 // anything not listed here
+	ExitUsage       = 2 // the command line is wrong
+	ExitRefused     = 3 // the mesh refused, with a code
+	ExitUnreachable = 4 // no mesh, or a service of it, answers (UNAVAILABLE)
+	ExitTimeout     = 5 // no answer in time (TIMEOUT): it may have happened
+	ExitNotFound    = 6 // there is no such thing (NOT_FOUND, FUNCTION_NOT_FOUND)
+	ExitDiffers     = 7 // waybill demo: its totals differ from the direct walk
+)
+
+const description = `The mesh, and everything an operator asks of it.
+
+Commands other than up and demo talk to a running mesh: --nats, or WAYBILL_NATS, says where.
+
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
+
+type globals struct {
+	NATS string `name:"nats" default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"Where the mesh's NATS is." placeholder:"URL"`
+	JSON bool   `name:"json" help:"Write JSON, for machines."`
+}
+
+type commands struct {
+	globals
+
+	Up           upCmd           `cmd:"" help:"Run a whole mesh in this process, NATS included."`
+	Demo         demoCmd         `cmd:"" help:"Run a mesh on a fresh directory and send real input through it."`
+	Pub          pubCmd          `cmd:"" help:"Publish a message."`
+	Work         workCmd         `cmd:"" help:"Handle the messages of a route: print them, or give each to a command."`
+	Call         callCmd         `cmd:"" help:"Call a function and print what it returns."`
+	Queue        queueCmd        `cmd:"" help:"Queues and what is in them."`
+	Subscription subscriptionCmd `cmd:"" help:"Who works on what."`
+	DLQ          dlqCmd          `cmd:"" name:"dlq" help:"Dead letters: look at them, redrive them, discard them."`
+	Stats        statsCmd        `cmd:"" help:"What the mesh has counted."`
+	Version      versionCmd      `cmd:"" help:"Print the version."`
+}
+
+// Run runs the command line and returns the exit code. ctx ends when the
+// program is told to stop.
+func Run(ctx context.Context, args []string, version string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+	var c commands
+	parser, err := kong.New(&c,
+		kong.Name("waybill"), kong.Description(description), kong.UsageOnError(),
+		kong.Writers(stdout, stderr), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Exit(func(code int) { panic(exit(code)) }), // --help ends there
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "waybill:", err)
+		return ExitFailure
+	}
+	defer catchExit(&code)
+	command, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "waybill: %v\n  next: waybill --help, or waybill COMMAND --help\n", err)
+		return ExitUsage
+	}
+	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
+	if err := command.Run(a); err != nil {
+		fmt.Fprintln(stderr, "waybill:", err)
+		return exitCode(err)
+	}
+	return ExitOK
+}
+
+type exit int
+
+func catchExit(code *int) {
+	switch r := recover().(type) {
+	case nil:
+	case exit:
+		*code = int(r)
+	default:
+		panic(r)
+	}
+}
+
+// errDiffers makes demo exit with ExitDiffers.
+var errDiffers = errors.New("the totals differ from the direct walk")
+
+func exitCode(err error) int {
+	if errors.Is(err, errDiffers) {
+		return ExitDiffers
+	}
+	switch protocol.CodeOf(err) {
+	case "", protocol.CodeInternal:
+		return ExitFailure
+	case protocol.CodeUnavailable:
+		return ExitUnreachable
+	case protocol.CodeTimeout:
+		return ExitTimeout
+	case protocol.CodeNotFound, protocol.CodeFunctionNotFound:
+		return ExitNotFound
+	default:
+		return ExitRefused
+	}
+}
+
+// Main is the program: signals, streams and exit code.
+func Main(version string) int {
+	ctx, stop := notify(context.Background())
+	defer stop()
+	return Run(ctx, os.Args[1:], version, os.Stdin, os.Stdout, os.Stderr)
+}

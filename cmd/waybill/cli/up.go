@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-mq/waybill/cmd/waybill/up"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+type upCmd struct {
+	Data         string        `help:"Directory that holds everything; it belongs to one process. Default ./waybill-data." placeholder:"DIR" type:"path"`
+	Listen       string        `help:"Where NATS listens; port 0 takes a free one. Default 127.0.0.1:4222." placeholder:"HOST:PORT"`
+	HTTP         string        `name:"http" help:"Where health, readiness and metrics are served; port 0 takes a free one. Default 127.0.0.1:8000." placeholder:"HOST:PORT"`
+	Config       string        `help:"YAML file with these and more settings; flags win." placeholder:"FILE" type:"path"`
+	Sync         string        `help:"When a publish is on disk: always (before it is answered), or the time between two fsyncs, such as 2m. Default always." placeholder:"always|DURATION"`
+	DrainTimeout time.Duration `help:"How long a shutdown may take. Default 10s." placeholder:"DURATION"`
+	AcceptLoss   bool          `help:"Start on a damaged store without what cannot be read."`
+	LogLevel     slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn, error."`
+}
+
+func (c *upCmd) Run(a *app) error {
+	o, err := c.options(a)
+	if err != nil {
+		return err
+	}
+	m, err := up.Start(a.ctx, o)
+	if err != nil {
+		return err
+	}
+	announce(a, m)
+	select {
+	case <-a.ctx.Done():
+		a.hint("stopping; a second signal ends it at once")
+	case <-m.Failed():
+		a.hint("%v", m.Err())
+	}
+	if err := m.Stop(context.Background()); err != nil {
+		return err
+	}
+	return m.Err()
+}
+
+// options are the defaults, then the file's, then the flags'.
+func (c *upCmd) options(a *app) (up.Options, error) {
+	o := up.Options{Version: a.version, Logger: a.log(c.LogLevel), AcceptLoss: c.AcceptLoss}
+	if c.Config != "" {
+		if err := up.ReadConfig(c.Config, &o); err != nil {
+			return o, err
+		}
+	}
+	override(&o.Data, c.Data)
+	override(&o.Listen, c.Listen)
+	override(&o.HTTP, c.HTTP)
+	override(&o.Drain, c.DrainTimeout)
+	if c.DrainTimeout < 0 {
+		return o, protocol.Errorf(protocol.CodeInvalidArgs, "--drain-timeout is %v: it is above 0", c.DrainTimeout)
+	}
+	if c.Sync == "" {
+		return o, nil
+	}
+	var err error
+	o.Sync, err = up.ParseSync(c.Sync)
+	return o, err
+}
+
+// override sets what was given.
+func override[T comparable](target *T, value T) {
+	var zero T
+	if value != zero {
+		*target = value
+	}
+}
+
+func announce(a *app, m *up.Mesh) {
+	a.say("waybill %s is up: NATS %s, HTTP %s, data in %s", a.version, m.NATS(), m.HTTP(), m.Data())
+	a.say("%s; look with `%s`, %s/readyz and %s/metrics", m.Durability(), command(m.NATS(), "queue ls"), m.HTTP(), m.HTTP())
+}
+
+// command is a waybill command for a mesh, with --nats where it is needed.
+func command(nats, rest string) string {
+	if nats == "nats://"+up.DefaultListen {
+		return "waybill " + rest
+	}
+	return "waybill --nats " + nats + " " + rest
+}

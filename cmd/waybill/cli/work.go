@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+)
+
+type workCmd struct {
+	Execution   string        `arg:"" help:"Execution id."`
+	Route       string        `arg:"" help:"Route of the execution."`
+	Exec        string        `help:"Run this with sh -c for each message: payload on stdin, headers in WAYBILL_HEADER_…; exit 0 acknowledges, 65 rejects, anything else fails with stderr as the error. Without it messages are printed and acknowledged." placeholder:"COMMAND"`
+	Concurrency int           `default:"10" help:"Messages handled at once; 0 pauses."`
+	MaxRetries  int           `default:"3" help:"Failed deliveries before a message is dead-lettered."`
+	BackoffMs   int64         `default:"1000" help:"Delay before the second attempt in milliseconds; it doubles each time."`
+	TimeoutMs   int64         `default:"1800000" help:"Time limit of one delivery in milliseconds."`
+	Name        string        `help:"Name of the subscription in listings. Default the route." placeholder:"NAME"`
+	Count       int64         `help:"Stop after this many messages. Default: at Ctrl-C." placeholder:"N"`
+	Drain       time.Duration `default:"25s" help:"How long running handlers may go on at the end; the rest is handed back unspent."`
+}
+
+func (c *workCmd) Run(a *app) error {
+	cl, err := a.client(client.DrainWindow(c.Drain))
+	if err != nil {
+		return err
+	}
+	ctx, enough := context.WithCancel(a.ctx)
+	defer enough()
+	w, err := cl.Work(ctx, c.Execution, c.Route, counted(c.Count, c.handler(a), enough), c.options()...)
+	if err != nil {
+		return errors.Join(err, cl.Close(a.ctx))
+	}
+	a.hint("working %s of %s as %s; Ctrl-C ends it", c.Route, c.Execution, w.ID())
+	<-ctx.Done()
+	if a.ctx.Err() == nil { // all that were wanted are done: hand the others back at once
+		ending, cancel := context.WithTimeout(context.Background(), time.Second/2)
+		defer cancel()
+		return cl.Close(ending)
+	}
+	return cl.Close(context.Background())
+}
+
+func (c *workCmd) options() []client.WorkOption {
+	opts := []client.WorkOption{
+		client.Concurrency(c.Concurrency),
+		client.MaxRetries(c.MaxRetries),
+		client.Backoff(time.Duration(c.BackoffMs) * time.Millisecond),
+		client.Timeout(time.Duration(c.TimeoutMs) * time.Millisecond),
+	}
+	if c.Name != "" {
+		opts = append(opts, client.Name(c.Name))
+	}
+	return opts
+}
+
+func (c *workCmd) handler(a *app) client.Handler {
+	if c.Exec != "" {
+		return (&child{command: c.Exec, stdout: a.stdout, stderr: a.stderr}).handle
+	}
+	p := &printer{a: a}
+	return p.handle
+}
+
+// counted ends the work after n messages were handled, whatever came of them;
+// 0 is never. Messages beyond n are handed back.
+func counted(n int64, h client.Handler, enough func()) client.Handler {
+	if n <= 0 {
+		return h
+	}
+	var mu sync.Mutex
+	begun, done := int64(0), int64(0)
+	count := func(counter *int64) int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		*counter++
+		return *counter
+	}
+	return func(ctx context.Context, d *client.Delivery) error {
+		if count(&begun) > n {
+			<-ctx.Done() // the end is near
+			return ctx.Err()
+		}
+		defer func() {
+			if count(&done) == n {
+				enough()
+			}
+		}()
+		return h(ctx, d)
+	}
+}
+
+// printer prints each message, one at a time.
+type printer struct {
+	a  *app
+	mu sync.Mutex
+}
+
+func (p *printer) handle(_ context.Context, d *client.Delivery) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.a.flags.JSON {
+		return json.NewEncoder(p.a.stdout).Encode(printed(d))
+	}
+	headers := d.Headers()
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s, try %d of %d\n", d.ID, d.Attempt, d.MaxRetries)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		fmt.Fprintf(&b, "# %s: %s\n", name, headers[name])
+	}
+	b.Write(d.Data)
+	_, err := fmt.Fprintln(p.a.stdout, b.String())
+	return err
+}
+
+// message is a delivery as JSON: the payload as text if it is text, else in
+// base64.
+type message struct {
+	MessageID  string            `json:"message_id"`
+	Execution  string            `json:"execution"`
+	Route      string            `json:"route"`
+	Attempt    int               `json:"attempt"`
+	MaxRetries int               `json:"max_retries"`
+	Generation int               `json:"generation,omitempty"`
+	Headers    map[string]string `json:"headers,omitempty"`
+	Payload    *string           `json:"payload,omitempty"`
+	Base64     []byte            `json:"payload_base64,omitempty"`
+}
+
+func printed(d *client.Delivery) message {
+	m := message{
+		MessageID: d.ID, Execution: d.Execution, Route: d.Route, Attempt: d.Attempt, MaxRetries: d.MaxRetries,
+		Generation: d.Generation, Headers: d.Headers(),
+	}
+	if text := string(d.Data); utf8.ValidString(text) {
+		m.Payload = &text
+	} else {
+		m.Base64 = d.Data
+	}
+	return m
+}
