@@ -36,11 +36,11 @@ type Books[O Owner[O]] struct {
 	open map[string]*Book[O]
 }
 
-// Book is one open ledger.
+// Book is one open ledger of a set.
 type Book[O Owner[O]] struct {
-	name    string
-	running *ledger.Running[Call[O]]
-	books   *Books[O]
+	*ledger.Running[Call[O]]
+
+	books *Books[O]
 }
 
 // Open takes a ledger over for owner and adds it to the set.
@@ -49,7 +49,7 @@ func (b *Books[O]) Open(ctx context.Context, o ledger.Options, owner O) (*Book[O
 	if err != nil {
 		return nil, err
 	}
-	book := &Book[O]{name: o.Name, running: running, books: b}
+	book := &Book[O]{Running: running, books: b}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open == nil {
@@ -85,32 +85,23 @@ func (b *Books[O]) All() []*Book[O] {
 // Wake gives every owner a turn.
 func (b *Books[O]) Wake() {
 	for _, book := range b.All() {
-		book.running.Send(func(O) {})
+		book.Send(func(O) {})
 	}
 }
-
-// Name is the ledger's.
-func (k *Book[O]) Name() string { return k.name }
 
 // Stop commits what is staged, closes the ledger and takes it out of the set.
 func (k *Book[O]) Stop(ctx context.Context) error {
 	k.books.mu.Lock()
-	if k.books.open[k.name] == k {
-		delete(k.books.open, k.name)
+	if k.books.open[k.Name()] == k {
+		delete(k.books.open, k.Name())
 	}
 	k.books.mu.Unlock()
-	return k.running.Stop(ctx)
+	return k.Running.Stop(ctx)
 }
-
-// Done is closed when the ledger is, also when it closed itself.
-func (k *Book[O]) Done() <-chan struct{} { return k.running.Done() }
-
-// Err says why the ledger closed itself.
-func (k *Book[O]) Err() error { return k.running.Err() }
 
 func (k *Book[O]) closed() bool {
 	select {
-	case <-k.running.Done():
+	case <-k.Done():
 		return true
 	default:
 		return false
@@ -129,21 +120,21 @@ func Ask[R any, O Owner[O]](ctx context.Context, k *Book[O], f func(owner O) R) 
 func Await[R any, O Owner[O]](ctx context.Context, k *Book[O], f func(owner O, answer func(R))) (R, error) {
 	var none R
 	answers := make(chan R, 1)
-	if !k.running.Send(func(owner O) { f(owner, func(r R) { answers <- r }) }) {
-		return none, protocol.Errorf(protocol.CodeUnavailable, "%s is being closed here: ask again, its next owner answers", k.name)
+	if !k.Send(func(owner O) { f(owner, func(r R) { answers <- r }) }) {
+		return none, protocol.Errorf(protocol.CodeUnavailable, "%s is being closed here: ask again, its next owner answers", k.Name())
 	}
 	select {
 	case r := <-answers:
 		return r, nil
 	case <-ctx.Done():
-		return none, ended(ctx, k.name)
-	case <-k.running.Done():
+		return none, ended(ctx, k.Name())
+	case <-k.Done():
 	}
 	select {
 	case r := <-answers:
 		return r, nil
 	default:
-		return none, protocol.Errorf(protocol.CodeTimeout, "%s closed before it answered: look at what happened, then ask again", k.name)
+		return none, protocol.Errorf(protocol.CodeTimeout, "%s closed before it answered: look at what happened, then ask again", k.Name())
 	}
 }
 
