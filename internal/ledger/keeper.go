@@ -27,6 +27,7 @@ const LeaseBucket = "WAYBILL_LEASES"
 
 // Handle is an open ledger as its keeper sees it; a *Running is one.
 type Handle interface {
+	Forwarder
 	// Stop closes it and waits.
 	Stop(ctx context.Context) error
 	// Done is closed when it has closed, by Stop or by itself.
@@ -63,7 +64,8 @@ type KeeperOptions struct {
 
 func (o KeeperOptions) beat() time.Duration { return o.Lease / 5 }
 
-// Keeper keeps this instance's share of a service's ledgers open. Leases only
+// Keeper keeps this instance's share of a service's ledgers open, and their
+// stream short. Leases only
 // decide who tries: that a ledger has one writer is the log's own doing.
 type Keeper struct {
 	o      KeeperOptions
@@ -72,8 +74,8 @@ type Keeper struct {
 	all    []string // the service's ledgers
 
 	cancel  context.CancelFunc
-	stopped chan struct{} // the beating goroutine has ended
-	wake    chan struct{} // a released ledger has closed
+	working sync.WaitGroup // the beating goroutine and the janitor
+	wake    chan struct{}  // a released ledger has closed
 	stop    sync.Once
 	stopErr error
 
@@ -96,7 +98,7 @@ func NewKeeper(o KeeperOptions) *Keeper {
 	}
 	o.Logger = o.Logger.With("service", o.Service)
 	return &Keeper{
-		o: o, stopped: make(chan struct{}), wake: make(chan struct{}, 1),
+		o: o, wake: make(chan struct{}, 1),
 		seen: view{}, slots: map[string]*slot{}, leaving: map[string]*slot{},
 	}
 }
@@ -111,9 +113,11 @@ func (k *Keeper) Start(ctx context.Context) error {
 	if err := k.renew(ctx); err != nil {
 		return errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
-	beating, cancel := context.WithCancel(context.Background())
+	working, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel
-	go k.run(beating)
+	k.working.Go(func() { k.run(working) })
+	janitor := Janitor{Conn: k.o.Conn, Stream: StreamOf(k.o.Service), Locals: k.open, Logger: k.o.Logger}
+	k.working.Go(func() { janitor.Run(working) })
 	if err := k.awaitOpen(ctx); err != nil {
 		return errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
@@ -174,7 +178,6 @@ func (k *Keeper) awaitOpen(ctx context.Context) error {
 
 // run renews the leases once a beat, and at once when a ledger can be freed.
 func (k *Keeper) run(ctx context.Context) {
-	defer close(k.stopped)
 	tick := time.NewTicker(k.o.beat())
 	defer tick.Stop()
 	failing := false
@@ -205,7 +208,7 @@ func (k *Keeper) Stop(ctx context.Context) error {
 func (k *Keeper) shutdown(ctx context.Context) error {
 	if k.cancel != nil {
 		k.cancel()
-		<-k.stopped
+		k.working.Wait()
 	}
 	k.mu.Lock()
 	for name, s := range k.slots {
@@ -229,6 +232,19 @@ func (k *Keeper) Owned() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.slots))
+}
+
+// open are the ledgers that are open here.
+func (k *Keeper) open() []Forwarder {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var open []Forwarder
+	for _, s := range k.slots {
+		if h := s.handle(); h != nil {
+			open = append(open, h)
+		}
+	}
+	return open
 }
 
 // Total is the number of the service's ledgers; 0 before Start.

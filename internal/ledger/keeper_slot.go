@@ -21,8 +21,8 @@ type slot struct {
 
 	mu      sync.Mutex
 	stopCtx context.Context // bounds the ledger's Stop
-	isOpen  bool
-	err     error // why it is not open
+	opened  Handle          // nil: it is not open
+	err     error           // why
 }
 
 func newSlot(name string, o KeeperOptions, closed func()) *slot {
@@ -49,7 +49,14 @@ func (s *slot) release(ctx context.Context) {
 func (s *slot) status() (open bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.isOpen, s.err
+	return s.opened != nil, s.err
+}
+
+// handle is the open ledger, nil if it is not.
+func (s *slot) handle() Handle {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened
 }
 
 // keep opens the ledger, again and again if it closes by itself.
@@ -62,7 +69,7 @@ func (s *slot) keep(ctx context.Context) {
 		opened := time.Now()
 		h, err := s.open(ctx, s.name)
 		if err == nil {
-			s.set(true, nil)
+			s.set(h, nil)
 			first()
 			s.log.Debug("ledger opened", "took", time.Since(opened).Round(time.Millisecond))
 			err = s.watch(ctx, h)
@@ -70,7 +77,7 @@ func (s *slot) keep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.set(false, err)
+		s.set(nil, err)
 		if isDamage(err) {
 			first()
 		}
@@ -97,14 +104,14 @@ func (s *slot) watch(ctx context.Context, h Handle) error {
 	if err := h.Stop(stopCtx); err != nil {
 		s.log.Warn("ledger did not stop cleanly; what it had not committed is lost to it, not to those who sent it", "error", err)
 	}
-	s.set(false, nil)
+	s.set(nil, nil)
 	return nil
 }
 
-func (s *slot) set(open bool, err error) {
+func (s *slot) set(opened Handle, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isOpen, s.err = open, err
+	s.opened, s.err = opened, err
 }
 
 var errClosed = errors.New("the ledger closed itself")

@@ -115,6 +115,7 @@ func (l *fakeLedger) Stop(context.Context) error {
 	l.end(nil)
 	return nil
 }
+func (l *fakeLedger) Forward(uint64)        {}
 func (l *fakeLedger) Done() <-chan struct{} { return l.done }
 func (l *fakeLedger) Err() error            { return l.err }
 

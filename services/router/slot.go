@@ -161,6 +161,9 @@ func (o *openLane) drain(ctx context.Context) {
 // hands go on: their outcomes are for whoever owns the lane then.
 func (o *openLane) Stop(ctx context.Context) error { return o.running.Stop(ctx) }
 
+// Forward writes forward what lies below a sequence of the log.
+func (o *openLane) Forward(target uint64) { o.running.Forward(target) }
+
 // Done is closed when the lane has closed.
 func (o *openLane) Done() <-chan struct{} { return o.running.Done() }
 
