@@ -275,8 +275,8 @@ func (s *Service) report(ctx context.Context) {
 	}
 }
 
-// serve takes publishes and questions.
-func (s *Service) serve(context.Context) error {
+// serve takes publishes and questions; when it returns NATS knows.
+func (s *Service) serve(ctx context.Context) error {
 	queues, err := s.mesh.Raw("publish-queue", protocol.SubjectPublishQueue+">", mesh.QueueGroup,
 		s.newIngress(protocol.SubjectPublishQueue, true).publish)
 	if err != nil {
@@ -289,7 +289,10 @@ func (s *Service) serve(context.Context) error {
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {
 		return err
 	}
-	return mesh.EveryInstance(s.mesh, "stats", protocol.SubjectStats, s.stats)
+	if err := mesh.EveryInstance(s.mesh, "stats", protocol.SubjectStats, s.stats); err != nil {
+		return err
+	}
+	return s.mesh.Flush(ctx)
 }
 
 // Stop drains: it refuses publishes, dispatches nothing more, waits for the
