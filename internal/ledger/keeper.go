@@ -90,8 +90,6 @@ type Keeper struct {
 
 // NewKeeper makes a keeper, which does nothing until Start.
 func NewKeeper(o KeeperOptions) *Keeper {
-	o.Ledgers = cmp.Or(o.Ledgers, 16)
-	o.Replicas = cmp.Or(o.Replicas, 1)
 	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -139,7 +137,7 @@ func (k *Keeper) prepare(ctx context.Context) error {
 	for i := range n {
 		k.all = append(k.all, Name(k.o.Service, i))
 	}
-	k.kv, err = openBucket(ctx, js, k.o.Replicas)
+	k.kv, err = openBucket(ctx, js, cmp.Or(k.o.Replicas, defaultReplicas))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ import (
 // its metadata.
 
 const (
+	defaultLedgers  = 16
+	defaultReplicas = 1
+
 	metaLedgers = "waybill.ledgers"
 	metaHash    = "waybill.hash"
 	hashXXH64   = "xxh64"
@@ -87,11 +91,11 @@ func openStream(ctx context.Context, js jetstream.JetStream, o KeeperOptions) (j
 }
 
 func warnOfWishes(o KeeperOptions, cfg jetstream.StreamConfig, n int) {
-	if o.Ledgers != n {
-		o.Logger.Warn("the number of ledgers is fixed at the first start: what is asked for now has no effect",
+	if o.Ledgers != 0 && o.Ledgers != n {
+		o.Logger.Warn("the number of ledgers was fixed at the first start; another one has no effect",
 			slog.String("stream", cfg.Name), slog.Int("ledgers", n), slog.Int("asked", o.Ledgers))
 	}
-	if o.Replicas != cfg.Replicas {
+	if o.Replicas != 0 && o.Replicas != cfg.Replicas {
 		o.Logger.Warn("the stream has another number of replicas than asked for; change it with the nats tool",
 			slog.String("stream", cfg.Name), slog.Int("replicas", cfg.Replicas), slog.Int("asked", o.Replicas))
 	}
@@ -108,12 +112,12 @@ func streamConfig(o KeeperOptions) jetstream.StreamConfig {
 		Storage:     jetstream.FileStorage,
 		Discard:     jetstream.DiscardNew,
 		MaxMsgs:     -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
-		Replicas:    o.Replicas,
+		Replicas:    cmp.Or(o.Replicas, defaultReplicas),
 		Compression: jetstream.NoCompression,
 		AllowDirect: true,
 		DenyDelete:  true,
 		Duplicates:  minDuplicates, // frames have no id
-		Metadata:    map[string]string{metaLedgers: strconv.Itoa(o.Ledgers), metaHash: hashXXH64},
+		Metadata:    map[string]string{metaLedgers: strconv.Itoa(cmp.Or(o.Ledgers, defaultLedgers)), metaHash: hashXXH64},
 	}
 }
 
