@@ -288,6 +288,41 @@ func TestDiscardForgets(t *testing.T) {
 	}
 }
 
+// A message that several queues gave up has a letter in each, in whatever
+// ledgers those are.
+func TestLettersOfOneMessage(t *testing.T) {
+	m := running(t)
+	message := bookstest.Message([]byte("one body"), nil)
+	for i := range 6 {
+		p := dead(queueOf(i), time.Duration(i*5%6)*time.Hour) // the second failed last
+		p.Message = message
+		m.Hand(p)
+	}
+	id := message.ID.String()
+	shown := func() string {
+		return request[protocol.DeadLetter](t, m, protocol.SubjectDeadShow, protocol.DeadShowRequest{MessageID: id}).Queue
+	}
+	if got := shown(); got != queueOf(1) {
+		t.Errorf("shown is the letter of %s, want that of %s, which failed last", got, queueOf(1))
+	}
+	if n := act(t, m, protocol.SubjectDeadDiscard, protocol.DeadActRequest{Queue: queueOf(1)}); n != 1 {
+		t.Errorf("discarded %d of the queue, want 1", n)
+	}
+	if got := shown(); got != queueOf(2) {
+		t.Errorf("shown is the letter of %s, want that of %s", got, queueOf(2))
+	}
+	if n := act(t, m, protocol.SubjectDeadRedrive, protocol.DeadActRequest{MessageID: id}); n != 5 {
+		t.Errorf("redrove %d, want the 5 that are left", n)
+	}
+	back := map[string]bool{}
+	for _, a := range m.Await(5) {
+		back[a.Meta.Queue] = true
+	}
+	if len(back) != 5 || back[queueOf(1)] {
+		t.Errorf("they came back to %v", back)
+	}
+}
+
 func TestRefusesUnclearRequests(t *testing.T) {
 	m := running(t)
 	m.Hand(dead(queueOf(1), 0))
@@ -452,5 +487,32 @@ func TestTakenOverWhileRedriving(t *testing.T) {
 			t.Errorf("%s came back twice", a.Message.ID)
 		}
 		seen[a.Message.ID] = true
+	}
+}
+
+// What an instance asks of the owner of a ledger, as it is on the wire: an
+// instance of another version asks it too.
+func TestStepsAreBoundedByTheFirst(t *testing.T) {
+	m := running(t)
+	const n = 30
+	m.Hand(many(n, 1)...)
+	subject := protocol.SubjectDeadLedger + ledger.Name("dlq", ledger.Of(queueOf(0), 4)) + ".act"
+	type done struct {
+		Count int64  `json:"count"`
+		Until uint64 `json:"until"`
+		More  bool   `json:"more"`
+	}
+	total := int64(0)
+	for until, more := uint64(0), true; more; {
+		got := request[done](t, m, subject, map[string]any{"action": "discard", "queue": queueOf(0), "until": until, "limit": 7})
+		if got.Count > 7 || until != 0 && got.Until != until {
+			t.Fatalf("a step of 7 from %d: got %+v", until, got)
+		}
+		total += got.Count
+		until, more = got.Until, got.More
+		m.Hand(dead(queueOf(0), -time.Hour)) // it is the first in the row, and too late
+	}
+	if left := count(t, m); total != n || left != (n+6)/7 {
+		t.Errorf("discarded %d and left %d, want %d and the %d that came meanwhile", total, left, n, (n+6)/7)
 	}
 }

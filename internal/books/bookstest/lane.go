@@ -13,7 +13,13 @@ type lane struct {
 	mesh    *Mesh
 	ledger  *ledger.Ledger
 	handing map[ledger.Key]*handing
-	coming  map[protocol.MessageID]ledger.Meta
+	coming  map[copyOf]ledger.Meta
+}
+
+// copyOf is one copy of a message: a queue has at most one.
+type copyOf struct {
+	id    protocol.MessageID
+	queue string
 }
 
 // handing is a number of parcels on their way.
@@ -29,7 +35,7 @@ type accepting struct {
 }
 
 func newLane(m *Mesh, _ string) *lane {
-	return &lane{mesh: m, handing: map[ledger.Key]*handing{}, coming: map[protocol.MessageID]ledger.Meta{}}
+	return &lane{mesh: m, handing: map[ledger.Key]*handing{}, coming: map[copyOf]ledger.Meta{}}
 }
 
 func (l *lane) hand(parcels []Parcel, answer func(error)) {
@@ -69,8 +75,9 @@ func (l *lane) Committed(c *ledger.Commit) {
 			l.ledger.Decide(c.Entries[0], a.parcel.Dest, a.parcel.Meta, nil)
 			return
 		}
-		l.mesh.arrived(Arrival{At: time.Now(), Message: c.Message, Meta: l.coming[c.Message.ID]})
-		delete(l.coming, c.Message.ID)
+		came := copyOf{c.Message.ID, c.Entries[0].Queue.Name}
+		l.mesh.arrived(Arrival{At: time.Now(), Message: c.Message, Meta: l.coming[came]})
+		delete(l.coming, came)
 		l.ledger.Settle(c.Entries[0], nil)
 	case ledger.KindDone:
 		for _, e := range c.Entries {
@@ -88,7 +95,7 @@ func (l *lane) Committed(c *ledger.Commit) {
 
 // Incoming remembers the whole state a message comes back with.
 func (l *lane) Incoming(m *ledger.Message, meta *ledger.Meta) error {
-	l.coming[m.ID] = *meta
+	l.coming[copyOf{m.ID, meta.Queue}] = *meta
 	return nil
 }
 
