@@ -42,9 +42,13 @@ func (a *app) log(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// say writes a line for people.
+// say writes a line for people; with --json stdout is for machines alone.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.stdout, format+"\n", args...)
+	w := a.stdout
+	if a.flags.JSON {
+		w = a.stderr
+	}
+	fmt.Fprintf(w, format+"\n", args...)
 }
 
 // hint writes a line beside the output, which machines do not read.

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"os"
+	"os/exec"
 	"time"
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
@@ -78,10 +80,15 @@ func announce(a *app, m *up.Mesh) {
 	a.say("%s; look with `%s`, %s/readyz and %s/metrics", m.Durability(), command(m.NATS(), "queue ls"), m.HTTP(), m.HTTP())
 }
 
-// command is a waybill command for a mesh, with --nats where it is needed.
+// command is a waybill command as it can be typed here, with --nats where it is
+// needed.
 func command(nats, rest string) string {
-	if nats == "nats://"+up.DefaultListen {
-		return "waybill " + rest
+	program := "waybill"
+	if _, err := exec.LookPath(program); err != nil {
+		program = os.Args[0]
 	}
-	return "waybill --nats " + nats + " " + rest
+	if nats == "nats://"+up.DefaultListen {
+		return program + " " + rest
+	}
+	return program + " --nats " + nats + " " + rest
 }

@@ -99,8 +99,10 @@ func (m *Mesh) startNATS(ctx context.Context) error {
 
 // inside reaches NATS without a socket, which answers sooner; bulk goes over
 // TCP, which pipelines better.
-func (m *Mesh) inside() mesh.ConnectOptions { return mesh.ConnectOptions{InProcess: m.nats.InProcess()} }
-func (m *Mesh) bulk() mesh.ConnectOptions   { return mesh.ConnectOptions{URL: m.nats.URL()} }
+func (m *Mesh) inside() mesh.ConnectOptions {
+	return mesh.ConnectOptions{InProcess: m.nats.InProcess()}
+}
+func (m *Mesh) bulk() mesh.ConnectOptions { return mesh.ConnectOptions{URL: m.nats.URL()} }
 
 // Instances are named after the server, which has one name for good: a mesh
 // that starts again on its data has its leases back at once.
