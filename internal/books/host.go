@@ -19,9 +19,8 @@ import (
 )
 
 const (
-	defaultLedgers = 4
-	defaultBodies  = 64 << 20
-	giveUpAfter    = 5 * time.Second // a round trip, cleaning up after a start that failed
+	defaultBodies = 64 << 20
+	giveUpAfter   = 5 * time.Second // a round trip, cleaning up after a start that failed
 )
 
 // HostOptions of NewHost. The functions are the service's own part.
@@ -89,7 +88,6 @@ func NewHost[O Owner[O]](o HostOptions[O]) (*Host[O], error) {
 	if o.Ledgers < 0 || o.Replicas < 0 || o.Bodies < 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "ledgers, replicas and bodies are numbers above 0, or 0 for the default; got %d, %d, %d", o.Ledgers, o.Replicas, o.Bodies)
 	}
-	o.Ledgers = cmp.Or(o.Ledgers, defaultLedgers)
 	o.Bodies = cmp.Or(o.Bodies, defaultBodies)
 	o.Mesh.Name = cmp.Or(o.Mesh.Name, "waybill-"+o.Service)
 	if o.Logger == nil {

@@ -41,7 +41,7 @@ type KeeperOptions struct {
 	Conn    *nats.Conn
 	Service string // router, retry or dlq
 	// Ledgers is the number made at the service's first start on this NATS;
-	// afterwards the stream says. Default 16.
+	// afterwards the stream says. Default 16 for router, 4 for others.
 	Ledgers int
 	// Instance is the owner of the leases: one subject token. One that is
 	// started again under the same name has its ledgers back at once; two that

@@ -21,7 +21,8 @@ import (
 // its metadata.
 
 const (
-	defaultLedgers  = 16
+	defaultLanes    = 16 // the ledgers of router
+	defaultLedgers  = 4  // of the others
 	defaultReplicas = 1
 
 	metaLedgers = "waybill.ledgers"
@@ -117,8 +118,16 @@ func streamConfig(o KeeperOptions) jetstream.StreamConfig {
 		AllowDirect: true,
 		DenyDelete:  true,
 		Duplicates:  minDuplicates, // frames have no id
-		Metadata:    map[string]string{metaLedgers: strconv.Itoa(cmp.Or(o.Ledgers, defaultLedgers)), metaHash: hashXXH64},
+		Metadata:    map[string]string{metaLedgers: strconv.Itoa(ledgersOf(o)), metaHash: hashXXH64},
 	}
+}
+
+// ledgersOf is how many ledgers a service begins with.
+func ledgersOf(o KeeperOptions) int {
+	if o.Ledgers == 0 && o.Service == "router" {
+		return defaultLanes
+	}
+	return cmp.Or(o.Ledgers, defaultLedgers)
 }
 
 // minDuplicates is the least window the server takes.
