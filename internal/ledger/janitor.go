@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -63,17 +62,9 @@ func (j *Janitor) Run(ctx context.Context) {
 	}
 }
 
-// streamState is the part of a stream's information that is of use here.
-type streamState struct {
-	Bytes    int64          `json:"bytes"`
-	First    uint64         `json:"first_seq"`
-	Last     uint64         `json:"last_seq"`
-	Subjects map[string]any `json:"subjects"`
-}
-
 // Sweep looks once and does what is to be done.
 func (j *Janitor) Sweep(ctx context.Context) error {
-	s, err := j.state(ctx)
+	s, err := streamInfo(ctx, j.Conn, j.Stream, ">")
 	if err != nil || s.Bytes <= j.slack() {
 		return err
 	}
@@ -90,7 +81,7 @@ func (j *Janitor) Sweep(ctx context.Context) error {
 	if floor = min(floor, s.Last); floor <= s.First {
 		return nil
 	}
-	return j.api(ctx, "STREAM.PURGE", map[string]any{"seq": floor}, nil)
+	return api(ctx, j.Conn, "STREAM.PURGE."+j.Stream, map[string]any{"seq": floor}, &struct{}{})
 }
 
 func (j *Janitor) slack() int64 {
@@ -98,14 +89,6 @@ func (j *Janitor) slack() int64 {
 		return DefaultSlack
 	}
 	return j.Slack
-}
-
-func (j *Janitor) state(ctx context.Context) (streamState, error) {
-	var info struct {
-		State streamState `json:"state"`
-	}
-	err := j.api(ctx, "STREAM.INFO", map[string]any{"subjects_filter": ">"}, &info)
-	return info.State, err
 }
 
 // floors reads what the stream's ledgers say in their newest frames: how much
@@ -128,31 +111,4 @@ func (j *Janitor) floors(ctx context.Context, s streamState) (live int64, floor 
 		floor = min(floor, h.floorSeq)
 	}
 	return live, floor, nil
-}
-
-// api makes a request of JetStream's API about the stream.
-func (j *Janitor) api(ctx context.Context, verb string, body, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	data, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	m, err := j.Conn.RequestWithContext(ctx, "$JS.API."+verb+"."+j.Stream, data)
-	if err != nil {
-		return err
-	}
-	var failed struct {
-		Error *apiError `json:"error"`
-	}
-	if err := json.Unmarshal(m.Data, &failed); err != nil {
-		return err
-	}
-	if failed.Error != nil {
-		return failed.Error
-	}
-	if answer == nil {
-		return nil
-	}
-	return json.Unmarshal(m.Data, answer)
 }

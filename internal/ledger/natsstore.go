@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -188,7 +190,7 @@ func parseAck(m *nats.Msg) (uint64, error) {
 	}
 	if ack.Error != nil {
 		if ack.Error.ErrCode == errCodeFenced {
-			return 0, errFenced
+			return 0, fenced(ack.Error)
 		}
 		return 0, ack.Error
 	}
@@ -196,6 +198,16 @@ func parseAck(m *nats.Msg) (uint64, error) {
 		return 0, errors.New("ledger: an answer without a sequence")
 	}
 	return ack.Seq, nil
+}
+
+// fenced reads the sequence out of "wrong last sequence: 42".
+func fenced(e *apiError) error {
+	_, number, _ := strings.Cut(e.Description, ": ")
+	last, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		last = 0
+	}
+	return &fencedError{last}
 }
 
 func (s *natsStore) append(ctx context.Context, expected uint64, frame []byte) (uint64, error) {
@@ -209,37 +221,90 @@ func (s *natsStore) append(ctx context.Context, expected uint64, frame []byte) (
 }
 
 func (s *natsStore) newest(ctx context.Context) (*stored, error) {
-	return newestOf(ctx, s.conn, s.stream, s.subject)
+	newest, err := newestOf(ctx, s.conn, s.stream, s.subject)
+	if err != nil || newest != nil {
+		return newest, err
+	}
+	// One that is damaged is not found either, but counted.
+	info, err := streamInfo(ctx, s.conn, s.stream, s.subject)
+	if err == nil && len(info.Subjects) > 0 {
+		err = errUnreadable
+	}
+	return nil, err
+}
+
+func (s *natsStore) missing(ctx context.Context, after uint64) ([]uint64, error) {
+	var wait backoff
+	for {
+		info, err := streamInfo(ctx, s.conn, s.stream, s.subject)
+		if err == nil {
+			return slices.DeleteFunc(info.Deleted, func(seq uint64) bool { return seq <= after }), nil
+		}
+		if err := s.sleep(ctx, wait.next()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// streamState is the part of a stream's information that is of use here.
+type streamState struct {
+	Bytes    int64             `json:"bytes"`
+	First    uint64            `json:"first_seq"`
+	Last     uint64            `json:"last_seq"`
+	Deleted  []uint64          `json:"deleted"`
+	Subjects map[string]uint64 `json:"subjects"` // messages of each
+}
+
+// streamInfo is what the stream's leader knows of it, and of the subjects that
+// filter matches.
+func streamInfo(ctx context.Context, conn *nats.Conn, stream, filter string) (streamState, error) {
+	var info struct {
+		State streamState `json:"state"`
+	}
+	err := api(ctx, conn, "STREAM.INFO."+stream, map[string]any{"subjects_filter": filter, "deleted_details": true}, &info)
+	return info.State, err
+}
+
+// api makes a request of JetStream's API.
+func api(ctx context.Context, conn *nats.Conn, verb string, body, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	m, err := conn.RequestWithContext(ctx, "$JS.API."+verb, data)
+	if err != nil {
+		return err
+	}
+	var failed struct {
+		Error *apiError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &failed); err != nil {
+		return err
+	}
+	if failed.Error != nil {
+		return failed.Error
+	}
+	return json.Unmarshal(m.Data, answer)
 }
 
 // newestOf asks the stream's leader for a subject's newest frame.
 func newestOf(ctx context.Context, conn *nats.Conn, stream, subject string) (*stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
-	if err != nil {
-		return nil, err
-	}
-	m, err := conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
-	if err != nil {
-		return nil, err
-	}
 	var got struct {
-		Error   *apiError `json:"error"`
-		Message *struct {
+		Message struct {
 			Seq  uint64 `json:"seq"`
 			Data []byte `json:"data"`
 		} `json:"message"`
 	}
-	if err := json.Unmarshal(m.Data, &got); err != nil {
-		return nil, err
-	}
+	err := api(ctx, conn, "STREAM.MSG.GET."+stream, map[string]any{"last_by_subj": subject}, &got)
+	var refused *apiError
 	switch {
-	case got.Error != nil && got.Error.ErrCode == errCodeNotFound:
+	case errors.As(err, &refused) && refused.ErrCode == errCodeNotFound:
 		return nil, nil
-	case got.Error != nil:
-		return nil, got.Error
-	case got.Message == nil:
+	case err != nil:
+		return nil, err
+	case got.Message.Seq == 0:
 		return nil, errors.New("ledger: an answer without a message")
 	}
 	return &stored{got.Message.Seq, got.Message.Data}, nil

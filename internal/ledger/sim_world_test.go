@@ -82,7 +82,7 @@ func (w *world) lastOf(ledger string) uint64 {
 // the subject's last message.
 func (w *world) store(p *simPublish) (uint64, error) {
 	if w.lastOf(p.ledger) != p.expected {
-		return 0, errFenced
+		return 0, &fencedError{}
 	}
 	w.all = append(w.all, simFrame{p.ledger, p.data})
 	w.note("log %d: frame of %s after %d", len(w.all), p.ledger, p.expected)
@@ -243,6 +243,8 @@ func (p *proc) pause() {
 		panic(crashed{})
 	}
 }
+
+func (p *proc) missing(context.Context, uint64) ([]uint64, error) { return nil, nil }
 
 func (p *proc) newest(context.Context) (*stored, error) {
 	p.pause()

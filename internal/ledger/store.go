@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 )
 
@@ -11,14 +12,17 @@ import (
 // goroutine.
 type store interface {
 	// newest is the ledger's newest frame as the log's leader has it; nil when
-	// there is none.
+	// there is none. errUnreadable: there is one, but it cannot be read.
 	newest(ctx context.Context) (*stored, error)
+	// missing lists the sequences after one that the log has had and does not
+	// have any more, though they were not purged.
+	missing(ctx context.Context, after uint64) ([]uint64, error)
 	// read calls f with the ledger's frames from sequence from on, in order, at
 	// most n, until f returns false. It may end early, and says so by
 	// returning nil: what was just written may not be there yet.
 	read(ctx context.Context, from uint64, n int, f func(stored) bool) error
 	// append writes a frame if expected is the sequence of the ledger's newest,
-	// and returns the frame's own. errFenced: it is not. After any other
+	// and returns the frame's own. A *fencedError: it is not. After any other
 	// error the frame may be written, now or later.
 	append(ctx context.Context, expected uint64, frame []byte) (uint64, error)
 	// publish is append without waiting: done is called in the ledger's
@@ -41,5 +45,14 @@ type stored struct {
 	data []byte
 }
 
-// errFenced refuses a frame that does not follow the newest.
-var errFenced = errors.New("ledger: the log has moved on")
+// errUnreadable says that the log has the newest frame and does not give it
+// out.
+var errUnreadable = errors.New("ledger: the newest frame cannot be read")
+
+// fencedError refuses a frame that does not follow the newest, whose sequence
+// is last; 0: not said.
+type fencedError struct{ last uint64 }
+
+func (e *fencedError) Error() string {
+	return "ledger: the log has moved on to " + strconv.FormatUint(e.last, 10)
+}

@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -28,6 +30,8 @@ type takeover struct {
 	lost    uint64 // records that were skipped
 	damaged uint64 // the last sequence at which there was damage
 	gaps    map[gapError]int
+	leap    uint64 // ordinals left out before the epoch record
+	last    uint64 // the newest sequence, when its frame cannot be read
 }
 
 // gapError says that records are missing: they were purged while being read,
@@ -43,9 +47,6 @@ func (e *gapError) Error() string {
 
 // sameGap is how often the same gap is found before it is believed.
 const sameGap = 3
-
-// errBehind says that the server that was asked does not have it yet.
-var errBehind = errors.New("the log ends early")
 
 // run returns once the ledger is owned. A *DamageError found before the epoch
 // record is written leaves the log as it was.
@@ -72,18 +73,59 @@ func (t *takeover) run(ctx context.Context) error {
 func (t *takeover) history(ctx context.Context) error {
 	t.state, t.want, t.lost = newState(), 1, 0
 	newest, err := t.newest(ctx)
+	if errors.Is(err, errUnreadable) {
+		return t.withoutNewest(ctx, 0, err)
+	}
 	if err != nil || newest == nil {
 		return err
 	}
 	h, _, err := decodeFrame(newest.data)
 	if err != nil {
-		if err := t.unreadable(newest, err); err != nil {
-			return err
-		}
-		return t.readTo(ctx, 1, newest.seq)
+		return t.withoutNewest(ctx, newest.seq, err)
 	}
 	t.want = h.floor
-	return t.readTo(ctx, max(1, h.floorSeq), newest.seq)
+	if err := t.readTo(ctx, max(1, h.floorSeq), newest.seq); err != nil {
+		return err
+	}
+	return t.tail(ctx, newest.seq)
+}
+
+// withoutNewest reads what else there is, if that is wanted: where the floor is
+// nobody knows.
+func (t *takeover) withoutNewest(ctx context.Context, seq uint64, cause error) error {
+	if err := t.unreadable(&stored{seq: seq}, cause); err != nil {
+		return err
+	}
+	t.leap, t.last = lostOrdinals, seq
+	var failed error
+	err := t.store.read(ctx, 1, math.MaxInt, func(s stored) bool {
+		if s.seq != seq {
+			failed = t.frame(s)
+		}
+		return failed == nil
+	})
+	t.damaged = max(t.damaged, t.state.seq)
+	return cmp.Or(failed, err)
+}
+
+// tail sees to sequences that were lost behind the ledger's newest frame: they
+// may have been its own.
+func (t *takeover) tail(ctx context.Context, newest uint64) error {
+	missing, err := t.store.missing(ctx, newest)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	last := missing[len(missing)-1]
+	d := &DamageError{
+		Ledger: t.ledger, Seq: missing[0], First: t.want, Last: t.want,
+		What: fmt.Sprintf("the stream has lost its sequences %d to %d, which may have been this ledger's newest", missing[0], last),
+	}
+	if !t.loss {
+		return d
+	}
+	t.skip(uint64(len(missing)), last, d)
+	t.leap = lostOrdinals
+	return nil
 }
 
 func (t *takeover) missing(gap *gapError) error {
@@ -202,7 +244,11 @@ func (t *takeover) follows(h *header, seq uint64) error {
 		if t.gaps[*gap] < sameGap {
 			return gap
 		}
-		t.skip(h.first-t.want, seq, t.missing(gap))
+		lost := h.first - t.want
+		if lost >= lostOrdinals {
+			lost -= lostOrdinals
+		}
+		t.skip(lost, seq, t.missing(gap))
 	}
 	return nil
 }
@@ -230,8 +276,8 @@ func (t *takeover) newest(ctx context.Context) (*stored, error) {
 	var wait backoff
 	for {
 		newest, err := t.store.newest(ctx)
-		if err == nil {
-			return newest, nil
+		if err == nil || errors.Is(err, errUnreadable) {
+			return newest, err
 		}
 		if ctx.Err() != nil {
 			return nil, errors.Join(context.Cause(ctx), err)
@@ -247,13 +293,14 @@ func (t *takeover) take(ctx context.Context) error {
 	var wait backoff
 	for {
 		newest, err := t.newest(ctx)
-		if err != nil {
+		if err != nil && !(t.loss && errors.Is(err, errUnreadable)) {
 			return err
 		}
 		seq := uint64(0)
 		if newest != nil && t.ours(newest) {
 			seq = newest.seq
 		} else if seq, err = t.claim(ctx, newest); err != nil {
+			t.moved(err)
 			if err := t.store.sleep(ctx, wait.next()); err != nil {
 				return err
 			}
@@ -278,24 +325,24 @@ func (t *takeover) ours(s *stored) bool {
 	return found
 }
 
+// moved learns where the log ends from a refusal.
+func (t *takeover) moved(err error) {
+	var f *fencedError
+	if errors.As(err, &f) {
+		t.last = f.last
+	}
+}
+
 // claim appends the epoch record.
 func (t *takeover) claim(ctx context.Context, newest *stored) (uint64, error) {
-	h := header{ledger: t.ledger, epoch: 1, first: 1, floor: 1, time: t.now().UnixNano()}
+	h, expected := t.header(newest)
 	records := []record{{kind: kindEpoch, name: t.owner, value: t.mark}}
-	expected := uint64(0)
-	if newest == nil {
+	if expected == 0 || t.loss && t.state.secret.at == nil {
 		var s Secret
 		if _, err := rand.Read(s[:]); err != nil {
 			return 0, err
 		}
 		records = append(records, record{kind: kindSecret, value: s[:]})
-	} else {
-		expected = newest.seq
-		old, _, err := decodeFrame(newest.data)
-		if err != nil { // in history it was found to be lost
-			old = header{ledger: t.ledger, epoch: t.state.epoch, first: t.want + lostOrdinals, floor: 1, time: t.state.time}
-		}
-		h = t.after(&old, h.time)
 	}
 	h.count = uint64(len(records))
 	frame := appendHead(nil, &h)
@@ -309,11 +356,20 @@ func (t *takeover) claim(ctx context.Context, newest *stored) (uint64, error) {
 // none is taken twice.
 const lostOrdinals = 1 << 20
 
-// after is the header that follows old; old's floor is a legal one still.
-func (t *takeover) after(old *header, now int64) header {
-	h := *old
-	h.epoch++
-	h.first = old.next()
-	h.time = max(old.time, now)
-	return h
+// header is that of the frame after newest, whose floor is a legal one still.
+func (t *takeover) header(newest *stored) (h header, expected uint64) {
+	now := t.now().UnixNano()
+	if newest != nil {
+		if old, _, err := decodeFrame(newest.data); err == nil {
+			return header{
+				ledger: t.ledger, epoch: old.epoch + 1, first: old.next() + t.leap, time: max(old.time, now),
+				floor: old.floor, floorSeq: old.floorSeq, live: old.live,
+			}, newest.seq
+		}
+	}
+	h = header{ledger: t.ledger, epoch: t.state.epoch + 1, first: t.want + t.leap, floor: 1, time: max(t.state.time, now)}
+	if f := t.state.frames.floor(); f != nil {
+		h.floor, h.floorSeq = f.first, f.seq
+	}
+	return h, t.last
 }
