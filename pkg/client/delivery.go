@@ -40,12 +40,13 @@ type Delivery struct {
 	Data       []byte
 
 	msg       *nats.Msg
+	job       *job
 	deadline  time.Time // zero: none
 	limit     time.Duration
 	uncounted atomic.Bool // it no longer counts in the worker's pool
 }
 
-func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg) *Delivery {
+func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg, j *job) *Delivery {
 	d := &Delivery{
 		ID:         headerOf(msg, protocol.HeaderMessageID),
 		Execution:  spec.Execution,
@@ -55,6 +56,7 @@ func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg) *Delivery {
 		Generation: number(msg, protocol.HeaderGeneration),
 		Data:       msg.Data,
 		msg:        msg,
+		job:        j,
 	}
 	if ms := number(msg, protocol.HeaderTimeout); ms > 0 {
 		d.limit = time.Duration(ms) * time.Millisecond
@@ -78,8 +80,13 @@ func (d *Delivery) Headers() map[string]string {
 	return headers
 }
 
-// key names the delivery: the subject its outcome is published on.
-func (d *Delivery) key() string { return d.msg.Reply }
+// within is ctx, bounded by the delivery's time limit.
+func (d *Delivery) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d.deadline.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, d.deadline, overdueError{d.limit})
+}
 
 func (d *Delivery) overdue() bool { return !d.deadline.IsZero() && !time.Now().Before(d.deadline) }
 

@@ -55,7 +55,7 @@ func (c *Client) Handle(ctx context.Context, namespace, id string, h FunctionHan
 	}
 	f := &Function{c: c, spec: protocol.FunctionSpec{Namespace: namespace, ID: id}, handler: h}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
-	f.pool = newPool(o.concurrency, f.run)
+	f.pool = newPool(o.concurrency, f.begin)
 	if err := f.start(ctx, subject); err != nil {
 		return nil, errors.Join(err, f.drain(ctx))
 	}
@@ -94,9 +94,15 @@ func (f *Function) receive(msg *nats.Msg) {
 	}
 }
 
-func (f *Function) run(call *functionCall) {
+// begin is what a goroutine of the pool runs calls with.
+func (f *Function) begin() (run func(*functionCall), end func()) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	return func(call *functionCall) { f.run(ctx, call) }, cancel
+}
+
+func (f *Function) run(ctx context.Context, call *functionCall) {
 	defer f.pool.uncount(false)
-	ctx, cancel := f.contextOf(call)
+	ctx, cancel := call.within(extractTrace(ctx, call.msg))
 	defer cancel()
 	if ctx.Err() != nil {
 		return // the caller has given up
@@ -110,12 +116,12 @@ func (f *Function) run(call *functionCall) {
 	})
 }
 
-func (f *Function) contextOf(call *functionCall) (context.Context, context.CancelFunc) {
-	ctx := extractTrace(f.ctx, call.msg)
-	if call.deadline.IsZero() {
+// within is ctx, bounded by how long the caller waits.
+func (c *functionCall) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.deadline.IsZero() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadline(ctx, call.deadline)
+	return context.WithDeadline(ctx, c.deadline)
 }
 
 func (f *Function) respond(msg *nats.Msg, output []byte, err error) {

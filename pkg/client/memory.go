@@ -21,33 +21,31 @@ const (
 // given again.
 type memory struct {
 	mu      sync.Mutex
-	known   map[string]note
+	known   map[string]*job
 	running int
-	// endings are in order; the first has number first+1.
-	endings []ending
-	first   uint64
-	bytes   int
+	// The jobs that have ended and are remembered, in order, and their number.
+	oldest, newest *job
+	ended          int
+	bytes          int
+	count          uint64 // of endings ever
 	// sent is the number up to which the server is known to have the outcomes.
 	sent   uint64
 	epochs map[string]uint64 // highest seen, by lane
 }
 
-// note is what is known of a delivery: who runs it, or the number of its ending.
-type note struct {
-	number uint64 // 0: it runs
-	worker *Worker
-}
-
-// ending is how a delivery ended.
-type ending struct {
-	key     string
+// job is a delivery that runs, or how it ended, which does not change any more.
+type job struct {
+	key     string  // the subject its outcome is published on
+	worker  *Worker // who runs it; nil once it has ended
 	outcome protocol.Outcome
 	text    string
 	at      time.Time
+	number  uint64 // of its ending: 1, 2, …
+	next    *job   // that ended after it
 }
 
 func newMemory() *memory {
-	return &memory{known: make(map[string]note), epochs: make(map[string]uint64)}
+	return &memory{known: make(map[string]*job), epochs: make(map[string]uint64)}
 }
 
 // seen is what the memory says of a delivery that arrives.
@@ -57,72 +55,80 @@ const (
 	seenNew seen = iota
 	seenRunning
 	seenFinished
+	seenFormer // of a lane's former owner
 )
 
 // begin notes a delivery as running. If it is known already nothing changes,
-// and the ending is that of a finished one.
-func (m *memory) begin(key string, w *Worker) (seen, ending) {
+// and the job is the one that is known. An epoch of 0 is not looked at.
+func (m *memory) begin(key, lane string, epoch uint64, w *Worker) (seen, *job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n, known := m.known[key]
+	if epoch > 0 && !m.isNewest(lane, epoch) {
+		return seenFormer, nil
+	}
+	j := m.known[key]
 	switch {
-	case !known:
-		m.known[key] = note{worker: w}
+	case j == nil:
+		j = &job{key: key, worker: w}
+		m.known[key] = j
 		m.running++
-		return seenNew, ending{}
-	case n.number == 0:
-		return seenRunning, ending{}
+		return seenNew, j
+	case j.worker != nil:
+		return seenRunning, j
 	default:
-		return seenFinished, m.endings[n.number-m.first-1]
+		return seenFinished, j
 	}
 }
 
 // finish notes a running delivery's outcome; false if it has one already.
-func (m *memory) finish(key string, outcome protocol.Outcome, text string) bool {
+func (m *memory) finish(j *job, outcome protocol.Outcome, text string) bool {
+	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n, known := m.known[key]; !known || n.number != 0 {
+	if j.worker == nil {
 		return false
 	}
 	m.running--
-	now := time.Now()
-	m.forgetOld(now)
-	m.endings = append(m.endings, ending{key: key, outcome: outcome, text: text, at: now})
-	m.bytes += len(key) + len(text)
-	m.known[key] = note{number: m.newest()}
+	m.count++
+	j.worker, j.outcome, j.text, j.at, j.number = nil, outcome, text, now, m.count
+	m.remember(j)
 	return true
 }
 
+// remember appends j to what has ended, and forgets what is old or too much.
+func (m *memory) remember(j *job) {
+	if m.newest != nil {
+		m.newest.next = j
+	} else {
+		m.oldest = j
+	}
+	m.newest = j
+	m.ended++
+	m.bytes += len(j.key) + len(j.text)
+	for o := m.oldest; o != j && (j.at.Sub(o.at) > rememberFor || m.ended > rememberMost || m.bytes > rememberBytes); o = m.oldest {
+		m.oldest = o.next
+		m.ended--
+		m.bytes -= len(o.key) + len(o.text)
+		delete(m.known, o.key)
+	}
+}
+
 // drop forgets a delivery that never ran.
-func (m *memory) drop(key string) {
+func (m *memory) drop(j *job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n, known := m.known[key]; known && n.number == 0 {
-		delete(m.known, key)
+	if j.worker != nil {
+		j.worker = nil
+		delete(m.known, j.key)
 		m.running--
 	}
 }
-
-func (m *memory) forgetOld(now time.Time) {
-	n := 0
-	for n < len(m.endings) && (now.Sub(m.endings[n].at) > rememberFor || len(m.endings)-n >= rememberMost || m.bytes > rememberBytes) {
-		e := &m.endings[n]
-		m.bytes -= len(e.key) + len(e.text)
-		delete(m.known, e.key)
-		*e = ending{}
-		n++
-	}
-	m.endings = m.endings[n:]
-	m.first += uint64(n)
-}
-
-func (m *memory) newest() uint64 { return m.first + uint64(len(m.endings)) }
 
 // mark is the number of the newest ending, for confirm.
 func (m *memory) mark() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.newest()
+	return m.count
 }
 
 // confirm says that the server has all outcomes up to the mark.
@@ -132,23 +138,36 @@ func (m *memory) confirm(mark uint64) {
 	m.sent = max(m.sent, mark)
 }
 
-// unconfirmed are the endings that may not have reached the server.
-func (m *memory) unconfirmed() []ending {
+// unconfirmed are the ended jobs whose outcomes may not have reached the
+// server.
+func (m *memory) unconfirmed() []*job {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	skip := min(max(m.sent, m.first)-m.first, uint64(len(m.endings)))
-	return append([]ending(nil), m.endings[skip:]...)
+	var jobs []*job
+	for j := m.oldest; j != nil; j = j.next {
+		if j.number > m.sent {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
 }
 
-// newer notes a lane's epoch; false if a higher one was seen, so that this one
-// is a former owner's.
-func (m *memory) newer(lane string, epoch uint64) bool {
+// newer notes a lane's epoch, unless a higher one was seen.
+func (m *memory) newer(lane string, epoch uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if epoch < m.epochs[lane] {
+	m.isNewest(lane, epoch)
+}
+
+// isNewest notes a lane's epoch; false if a higher one was seen, so that this
+// one is a former owner's. Locked.
+func (m *memory) isNewest(lane string, epoch uint64) bool {
+	switch known := m.epochs[lane]; {
+	case epoch < known:
 		return false
+	case epoch > known:
+		m.epochs[lane] = epoch
 	}
-	m.epochs[lane] = epoch
 	return true
 }
 
@@ -158,34 +177,39 @@ func (m *memory) claims(lane string, limit int) protocol.Claims {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var c protocol.Claims
+	var finished []*job
 	prefix := protocol.SubjectOutcome + lane + "."
-	for key, n := range m.known {
-		if token, ok := strings.CutPrefix(key, prefix); ok && n.number == 0 {
+	for key, j := range m.known {
+		if token, ok := strings.CutPrefix(key, prefix); ok && j.worker != nil {
 			c.Running = append(c.Running, token)
 			limit -= len(token) + 8
 		}
 	}
-	for i := len(m.endings) - 1; i >= 0 && limit > 0; i-- {
-		e := &m.endings[i]
-		if token, ok := strings.CutPrefix(e.key, prefix); ok {
-			c.Finished = append(c.Finished, protocol.FinishedWork{Token: token, Outcome: e.outcome, Error: e.text})
-			limit -= len(token) + 2*len(e.text) + 64
+	for j := m.oldest; j != nil; j = j.next {
+		if strings.HasPrefix(j.key, prefix) {
+			finished = append(finished, j)
 		}
+	}
+	for i := len(finished) - 1; i >= 0 && limit > 0; i-- {
+		j := finished[i]
+		token := j.key[len(prefix):]
+		c.Finished = append(c.Finished, protocol.FinishedWork{Token: token, Outcome: j.outcome, Error: j.text})
+		limit -= len(token) + 2*len(j.text) + 64
 	}
 	return c
 }
 
 // held are the deliveries a worker runs.
-func (m *memory) held(w *Worker) []string {
+func (m *memory) held(w *Worker) []*job {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var keys []string
-	for key, n := range m.known {
-		if n.number == 0 && n.worker == w {
-			keys = append(keys, key)
+	var jobs []*job
+	for _, j := range m.known {
+		if j.worker == w {
+			jobs = append(jobs, j)
 		}
 	}
-	return keys
+	return jobs
 }
 
 func (m *memory) inFlight() int {

@@ -10,22 +10,23 @@ const keepIdle = 256
 // that is overdue goes on but no longer counts, so that handlers that ignore
 // their deadline do not keep the others out.
 type pool[J any] struct {
-	run func(J)
+	begin func() (run func(J), end func()) // of each goroutine
 
 	mu     sync.Mutex
 	awake  *sync.Cond // one Signal for each goroutine taken off idle
 	queue  []J        // not begun, from head on
 	head   int
 	limit  int
-	busy   int // jobs that count
-	idle   int // goroutines that wait for a job
-	alive  int // goroutines
+	busy   int  // jobs that count
+	idle   int  // goroutines that wait for a job
+	alive  int  // goroutines
+	coming bool // one of them is on its way to a job
 	closed bool
 	ended  chan struct{} // closed and without goroutines
 }
 
-func newPool[J any](limit int, run func(J)) *pool[J] {
-	p := &pool[J]{run: run, limit: limit, ended: make(chan struct{})}
+func newPool[J any](limit int, begin func() (run func(J), end func())) *pool[J] {
+	p := &pool[J]{begin: begin, limit: limit, ended: make(chan struct{})}
 	p.awake = sync.NewCond(&p.mu)
 	return p
 }
@@ -42,11 +43,14 @@ func (p *pool[J]) submit(j J) bool {
 	return true
 }
 
-// wake lets a goroutine look at the queue if it may run something. Locked.
+// wake lets a goroutine look at the queue if it may run something. One at a
+// time: it wakes the next when it has a job, and short jobs are done by few.
+// Locked.
 func (p *pool[J]) wake() {
-	if p.waiting() == 0 || p.busy >= p.limit {
+	if p.coming || p.waiting() == 0 || p.busy >= p.limit {
 		return
 	}
+	p.coming = true
 	if p.idle > 0 {
 		p.idle--
 		p.awake.Signal()
@@ -60,13 +64,23 @@ func (p *pool[J]) waiting() int { return len(p.queue) - p.head }
 
 func (p *pool[J]) loop() {
 	defer p.leave()
+	run, end := p.begin()
+	defer end()
+	p.arrived()
 	for {
 		j, ok := p.next()
 		if !ok {
 			return
 		}
-		p.run(j)
+		run(j)
 	}
+}
+
+// arrived says that a goroutine that was woken looks at the queue itself now.
+func (p *pool[J]) arrived() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.coming = false
 }
 
 // next is the next job, when there is one and it may run; false ends the
@@ -77,13 +91,16 @@ func (p *pool[J]) next() (j J, ok bool) {
 	for {
 		if p.waiting() > 0 && p.busy < p.limit {
 			p.busy++
-			return p.pop(), true
+			j = p.pop()
+			p.wake()
+			return j, true
 		}
 		if p.closed || p.idle >= keepIdle {
 			return j, false
 		}
 		p.idle++
 		p.awake.Wait()
+		p.coming = false
 	}
 }
 

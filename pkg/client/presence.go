@@ -258,8 +258,8 @@ func (p *presence) keepaliveAnswered(msg *nats.Msg) {
 // resume makes the mesh know this worker again: first what its handlers ended
 // with meanwhile, then what it wants.
 func (p *presence) resume(ctx context.Context) {
-	for _, e := range p.memory.unconfirmed() {
-		p.tell(&e)
+	for _, j := range p.memory.unconfirmed() {
+		p.tell(j)
 	}
 	wait := firstHelloWait
 	for ctx.Err() == nil {
@@ -362,22 +362,22 @@ func (p *presence) lost() {
 
 // settle notes how a delivery ended and tells the mesh; a delivery that has
 // ended already stays as it was.
-func (p *presence) settle(key string, outcome protocol.Outcome, text string) {
-	if p.memory.finish(key, outcome, text) {
-		p.tell(&ending{key: key, outcome: outcome, text: text})
+func (p *presence) settle(j *job, outcome protocol.Outcome, text string) {
+	if p.memory.finish(j, outcome, text) {
+		p.tell(j)
 	}
 }
 
-// tell publishes an outcome. One that cannot be sent is remembered, and sent
+// tell publishes how a job ended. What cannot be sent is remembered, and sent
 // when the connection is back.
-func (p *presence) tell(e *ending) {
-	if e.outcome == protocol.Acknowledged {
-		_ = p.c.nc.Publish(e.key, nil)
+func (p *presence) tell(j *job) {
+	if j.outcome == protocol.Acknowledged {
+		_ = p.c.nc.Publish(j.key, nil)
 		return
 	}
 	_ = p.c.nc.PublishMsg(&nats.Msg{
-		Subject: e.key, Data: []byte(e.text),
-		Header: nats.Header{protocol.HeaderOutcome: []string{string(e.outcome)}},
+		Subject: j.key, Data: []byte(j.text),
+		Header: nats.Header{protocol.HeaderOutcome: []string{string(j.outcome)}},
 	})
 }
 

@@ -2,10 +2,7 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -71,29 +68,6 @@ func unsendable(ctx context.Context, err error) error {
 		return err
 	}
 	return nil
-}
-
-// parseReceipt reads a publish's answer.
-func parseReceipt(msg *nats.Msg) (*Receipt, error) {
-	if headerOf(msg, protocol.HeaderStatus) != "" {
-		return nil, protocol.Errorf(protocol.CodeUnavailable, "nobody takes publishes here: nothing was stored; see with `waybill stats` which services run, start them with `waybill up`")
-	}
-	var answer struct {
-		Receipt
-		Error   json.RawMessage `json:"error"`
-		Code    protocol.Code   `json:"code"`
-		Message string          `json:"message"`
-	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return nil, protocol.Errorf(protocol.CodeInternal, "the answer to a publish is not understood: %v", err)
-	}
-	if len(answer.Error) == 0 {
-		return &answer.Receipt, nil
-	}
-	if e := protocol.ParseErrorBody(msg.Data); e != nil {
-		return nil, e
-	}
-	return nil, protocol.Errorf(protocol.CodeInternal, "the publish was refused: %s", answer.Error)
 }
 
 // contextError is ctx's end, as the error of something whose outcome is not

@@ -29,6 +29,7 @@ type Publisher struct {
 	c       *Client
 	inbox   string // with its last dot
 	answers *nats.Subscription
+	like    Receipt // the newest; receive alone has it
 	timeout time.Duration
 
 	calls  []atomic.Pointer[call] // those under way, by place
@@ -263,7 +264,10 @@ func (p *Publisher) receive(msg *nats.Msg) {
 	if c == nil || c.number != number || !c.claimed.CompareAndSwap(false, true) {
 		return
 	}
-	receipt, err := parseReceipt(msg)
+	receipt, err := parseReceipt(msg, &p.like)
+	if err == nil {
+		p.like = *receipt
+	}
 	p.finish(c, receipt, err)
 }
 

@@ -50,7 +50,7 @@ func (c *Client) Work(ctx context.Context, execution, route string, h Handler, o
 	w := &Worker{c: c, ref: c.presence.nextRef(), spec: spec, handler: h, ready: newGate()}
 	w.spec.Ref = w.ref
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
-	w.pool = newPool(*spec.Concurrency, w.run)
+	w.pool = newPool(*spec.Concurrency, w.begin)
 	if err := c.presence.addWorker(ctx, w); err != nil {
 		w.draining.Store(true)
 		return nil, errors.Join(err, w.drain(ctx))
@@ -124,50 +124,50 @@ func (w *Worker) attach(r *protocol.RegisteredSubscription) error {
 
 // receive takes a delivery from the connection and never waits.
 func (w *Worker) receive(msg *nats.Msg) {
-	memory := w.c.presence.memory
 	lane, _, ok := protocol.SplitOutcome(msg.Reply)
 	if !ok {
 		w.c.log.Warn("ignored a delivery without an outcome subject", "subject", msg.Subject)
 		return
 	}
-	if epoch, err := strconv.ParseUint(headerOf(msg, protocol.HeaderEpoch), 10, 64); err == nil && !memory.newer(lane, epoch) {
-		w.c.log.Debug("ignored a delivery of a former owner", "lane", lane, "epoch", epoch)
-		return
+	epoch, err := strconv.ParseUint(headerOf(msg, protocol.HeaderEpoch), 10, 64)
+	if err != nil {
+		epoch = 0 // nothing is said of the owner
 	}
-	switch state, how := memory.begin(msg.Reply, w); {
+	switch state, j := w.c.presence.memory.begin(msg.Reply, lane, epoch, w); {
+	case state == seenFormer:
+		w.c.log.Debug("ignored a delivery of a former owner", "lane", lane, "epoch", epoch)
 	case state == seenFinished:
-		w.c.presence.tell(&how)
+		w.c.presence.tell(j)
 	case state == seenRunning: // its handler's outcome will do
-	case w.draining.Load() || !w.pool.submit(newDelivery(&w.spec, msg)):
-		w.c.presence.settle(msg.Reply, protocol.Cancelled, errShutdown.Error())
+	case w.draining.Load() || !w.pool.submit(newDelivery(&w.spec, msg, j)):
+		w.c.presence.settle(j, protocol.Cancelled, errShutdown.Error())
 	}
 }
 
+// begin is what a goroutine of the pool runs deliveries with: a context of its
+// own, for a common parent would be held up by thousands of children.
+func (w *Worker) begin() (run func(*Delivery), end func()) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	return func(d *Delivery) { w.run(ctx, d) }, cancel
+}
+
 // run handles a delivery on a goroutine of the pool.
-func (w *Worker) run(d *Delivery) {
+func (w *Worker) run(ctx context.Context, d *Delivery) {
 	defer w.uncount(d, false)
 	if d.overdue() {
-		w.c.presence.memory.drop(d.key()) // the router has counted the timeout
+		w.c.presence.memory.drop(d.job) // the router has counted the timeout
 		return
 	}
-	ctx, cancel := w.contextOf(d)
+	ctx, cancel := d.within(extractTrace(ctx, d.msg))
 	defer cancel()
 	defer w.watch(d)()
 	outcome, text := protocol.Failed, "the handler ended its goroutine (runtime.Goexit)"
-	defer func() { w.c.presence.settle(d.key(), outcome, text) }()
+	defer func() { w.c.presence.settle(d.job, outcome, text) }()
 	err := guarded(func() error { return w.handler(ctx, d) })
 	outcome, text = outcomeOf(ctx, err)
 	if outcome != protocol.Acknowledged {
 		w.c.log.Debug("a delivery was not acknowledged", "message_id", d.ID, "attempt", d.Attempt, "outcome", outcome)
 	}
-}
-
-func (w *Worker) contextOf(d *Delivery) (context.Context, context.CancelFunc) {
-	ctx := extractTrace(w.ctx, d.msg)
-	if d.deadline.IsZero() {
-		return context.WithCancel(ctx)
-	}
-	return context.WithDeadlineCause(ctx, d.deadline, overdueError{d.limit})
 }
 
 // watch warns when a handler has used most of its time, and no longer counts
@@ -208,7 +208,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 func (w *Worker) drain(ctx context.Context) error {
 	w.drained.Do(func() {
 		for _, d := range w.pool.takeBack() {
-			w.c.presence.settle(d.key(), protocol.Cancelled, errShutdown.Error())
+			w.c.presence.settle(d.job, protocol.Cancelled, errShutdown.Error())
 		}
 		w.pool.close()
 		w.drainErr = w.finish(ctx)
@@ -235,8 +235,8 @@ func (w *Worker) finish(ctx context.Context) error {
 		return nil
 	}
 	held := w.c.presence.memory.held(w)
-	for _, key := range held {
-		w.c.presence.settle(key, protocol.Cancelled, errShutdown.Error())
+	for _, j := range held {
+		w.c.presence.settle(j, protocol.Cancelled, errShutdown.Error())
 	}
 	return protocol.Errorf(protocol.CodeTimeout, "%d handlers of %s run on although their context is cancelled; their messages were handed back",
 		len(held), scope.ScopedName(w.spec.Execution, w.spec.Route))
