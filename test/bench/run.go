@@ -9,16 +9,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 type runCommand struct {
-	Quick   bool     `help:"A minute's worth: one round, short, fewer queues and messages."`
-	Only    []string `help:"Only these scenarios (${scenarios})."                            placeholder:"NAME"`
-	Systems []string `help:"Only these systems (${systems})."                                placeholder:"NAME"`
-	Rounds  int      `help:"Rounds; default 3, with --quick 1."`
-	Data    string   `default:"${tmp}"                                                       help:"Directory whose disk is measured." type:"existingdir"`
-	Profile string   `help:"Directory for CPU and allocation profiles of clients and servers." placeholder:"DIR"`
-	JSON    bool     `help:"Print every value as JSON instead of the tables."`
+	Quick   bool          `help:"A minute's worth: one round, short, fewer queues and messages."`
+	Only    []string      `help:"Only these scenarios (${scenarios})."                            placeholder:"NAME"`
+	Systems []string      `help:"Only these systems (${systems})."                                placeholder:"NAME"`
+	Rounds  int           `help:"Rounds; default 3, with --quick 1."`
+	For     time.Duration `help:"How long the measurements that go as fast as possible publish; default 2s, with --quick 500ms. Longer makes better profiles."`
+	Data    string        `default:"${tmp}"                                                       help:"Directory whose disk is measured." type:"existingdir"`
+	Profile string        `help:"Directory for CPU and allocation profiles of clients and servers." placeholder:"DIR"`
+	JSON    bool          `help:"Print every value as JSON instead of the tables."`
 }
 
 // Run measures and reports.
@@ -29,6 +31,9 @@ func (c *runCommand) Run(ctx context.Context) error {
 	}
 	if c.Rounds > 0 {
 		o.Rounds = c.Rounds
+	}
+	if c.For > 0 {
+		o.Publish = c.For
 	}
 	chosen, err := choose(scenarios(o), c.Only, func(s scenario) string { return s.name })
 	if err != nil {
