@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"strings"
-	"unicode"
 )
 
 // Headers of the mesh. All others belong to the publisher and pass unchanged.
@@ -90,8 +89,9 @@ func ReservedHeader(name string) bool {
 }
 
 // CheckHeaders refuses what may not be published: a reserved name
-// (RESERVED_HEADER), a repeated or malformed name or a value with CR, LF or NUL
-// (INVALID_ARGS), and headers over MaxHeaderBytes (LIMIT_EXCEEDED).
+// (RESERVED_HEADER), a repeated or malformed name or a value that would not
+// arrive as it is (INVALID_ARGS), and headers over MaxHeaderBytes
+// (LIMIT_EXCEEDED).
 func CheckHeaders(headers map[string][]string) error {
 	size := 0
 	for name, values := range headers {
@@ -99,7 +99,7 @@ func CheckHeaders(headers map[string][]string) error {
 			return Errorf(CodeReservedHeader, "header %q is reserved: rename it (names beginning Nats- or Waybill-, and those a broker obeys, may not be published)", name)
 		}
 		if name == "" || strings.ContainsFunc(name, malformed) {
-			return Errorf(CodeInvalidArgs, "header name %q is malformed: it has no colon, white space or control character", name)
+			return Errorf(CodeInvalidArgs, "header name %q is malformed: it takes letters, digits and !#$%%&'*+-.^_`|~ only", name)
 		}
 		if len(values) != 1 {
 			return Errorf(CodeInvalidArgs, "header %q has %d values: send one", name, len(values))
@@ -107,6 +107,9 @@ func CheckHeaders(headers map[string][]string) error {
 		v := values[0]
 		if strings.ContainsAny(v, "\r\n\x00") {
 			return Errorf(CodeInvalidArgs, "the value of header %q has CR, LF or NUL: encode it", name)
+		}
+		if strings.Trim(v, " \t") != v {
+			return Errorf(CodeInvalidArgs, "the value of header %q begins or ends with white space, which NATS does not carry: encode it", name)
 		}
 		size += len(name) + len(v) + 4
 	}
@@ -116,4 +119,8 @@ func CheckHeaders(headers map[string][]string) error {
 	return nil
 }
 
-func malformed(r rune) bool { return r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) }
+// malformed says whether a header's name cannot have r. The rest are the
+// characters of an HTTP field name; clients of NATS refuse to send others.
+func malformed(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}

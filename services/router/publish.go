@@ -3,6 +3,7 @@ package router
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
@@ -33,6 +34,7 @@ type publication struct {
 	queue   string
 	dedup   string
 	reply   string
+	size    int64 // of headers and body
 }
 
 // route is where a publish subject leads.
@@ -87,7 +89,7 @@ func (in *ingress) admit(m *nats.Msg) error {
 
 // take gives the lane a publish, unless it has too many already.
 func (o *openLane) take(p *publication) error {
-	size := int64(len(p.message.Body)) + publicationBytes
+	size := p.size + publicationBytes
 	if int64(o.running.Backlog())+o.lane.queued.Add(size) > maxBacklog {
 		o.lane.queued.Add(-size)
 		return errOverload
@@ -160,9 +162,11 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 	if err != nil {
 		return err
 	}
-	seconds, ns := id.Time().UnixTime()
-	p.message.ID, p.message.Body = id, m.Data
-	p.message.PublishedAt = seconds*1e9 + ns
+	p.message.ID, p.message.Body, p.message.PublishedAt = id, m.Data, time.Now().UnixNano()
+	p.size = int64(len(m.Data))
+	for name, values := range p.message.Headers {
+		p.size += int64(len(name) + len(values[0]))
+	}
 	return nil
 }
 
@@ -192,7 +196,7 @@ func (p *publication) headers(h nats.Header) error {
 
 // apply stages the publish, or refuses it.
 func (p *publication) apply(l *lane) {
-	l.queued.Add(-int64(len(p.message.Body)) - publicationBytes)
+	l.queued.Add(-p.size - publicationBytes)
 	if err := l.stage(p); err != nil {
 		l.s.refuse(p.reply, err)
 	}
@@ -203,14 +207,13 @@ func (l *lane) stage(p *publication) error {
 		return errDraining
 	}
 	q := l.queue(p.queue)
-	size := int64(len(p.message.Body))
-	if err := l.admits(q, size); err != nil {
+	if err := l.admits(q, p.size); err != nil {
 		return err
 	}
 	if err := q.store.Publish(broker.Publish{Message: &p.message, Queue: q.name, Dedup: p.dedup, Tag: p}); err != nil {
 		return err
 	}
-	l.staging(q, 1, size)
+	l.staging(q, 1, p.size)
 	return nil
 }
 
@@ -232,7 +235,7 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 		return
 	}
 	q := l.queue(p.queue)
-	l.staging(q, -1, -int64(len(p.message.Body)))
+	l.staging(q, -1, -p.size)
 	if r.Duplicate {
 		l.count(q, ledger.Deduplicated)
 	}

@@ -189,17 +189,17 @@ func (s *Service) takeLanes(ctx context.Context) (err error) {
 		return err
 	}
 	s.lifecycle.Add("endpoints", s.mesh.Stop)
+	s.bodies = ledger.NewBodies(s.o.Bodies)
+	s.keeper = ledger.NewKeeper(ledger.KeeperOptions{
+		Conn: s.logs, Service: serviceName, Ledgers: s.o.Lanes, Instance: s.o.Instance,
+		Replicas: s.o.Replicas, Open: s.openLane, AcceptLoss: s.o.AcceptLoss, Logger: s.log,
+	})
 	if _, err := s.mesh.Raw("answers", s.inbox+".>", "", s.answer); err != nil {
 		return err
 	}
 	if err := mesh.EveryInstance(s.mesh, "ready", protocol.SubjectReady, s.ready); err != nil {
 		return err
 	}
-	s.bodies = ledger.NewBodies(s.o.Bodies)
-	s.keeper = ledger.NewKeeper(ledger.KeeperOptions{
-		Conn: s.logs, Service: serviceName, Ledgers: s.o.Lanes, Instance: s.o.Instance,
-		Replicas: s.o.Replicas, Open: s.openLane, AcceptLoss: s.o.AcceptLoss, Logger: s.log,
-	})
 	s.lifecycle.Add("lanes", s.closeLanes)
 	return s.keeper.Start(ctx)
 }
