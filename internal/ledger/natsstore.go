@@ -238,7 +238,11 @@ func (s *natsStore) missing(ctx context.Context, after uint64) ([]uint64, error)
 	for {
 		info, err := streamInfo(ctx, s.conn, s.stream, s.subject)
 		if err == nil {
-			return slices.DeleteFunc(info.Deleted, func(seq uint64) bool { return seq <= after }), nil
+			gone := slices.DeleteFunc(info.Deleted, func(seq uint64) bool { return seq <= after })
+			if after == 0 && info.First > 1 {
+				gone = slices.Insert(gone, 0, info.First-1)
+			}
+			return gone, nil
 		}
 		if err := s.sleep(ctx, wait.next()); err != nil {
 			return nil, err

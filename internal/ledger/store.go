@@ -15,7 +15,9 @@ type store interface {
 	// there is none. errUnreadable: there is one, but it cannot be read.
 	newest(ctx context.Context) (*stored, error)
 	// missing lists the sequences after one that the log has had and does not
-	// have any more, though they were not purged.
+	// have any more, though they were not purged. After 0, which is asked for a
+	// ledger without a frame, the last of those before the log's first counts
+	// too: a purge leaves every ledger its newest frame.
 	missing(ctx context.Context, after uint64) ([]uint64, error)
 	// read calls f with the ledger's frames from sequence from on, in order, at
 	// most n, until f returns false. It may end early, and says so by

@@ -76,8 +76,11 @@ func (t *takeover) history(ctx context.Context) error {
 	if errors.Is(err, errUnreadable) {
 		return t.withoutNewest(ctx, 0, err)
 	}
-	if err != nil || newest == nil {
+	if err != nil {
 		return err
+	}
+	if newest == nil {
+		return t.tail(ctx, 0)
 	}
 	h, _, err := decodeFrame(newest.data)
 	if err != nil {
