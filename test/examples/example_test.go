@@ -159,12 +159,12 @@ func ExampleClient_PublishMany() {
 	bad := client.Message{To: client.Queue("run 5", "parts"), Data: []byte("a nut")} // ids have no spaces
 	results, _ := c.PublishMany(ctx, []client.Message{good, bad, good})
 	for _, r := range results {
-		fmt.Println(r.Receipt != nil, protocol.CodeOf(r.Err))
+		fmt.Printf("stored: %t %s\n", r.Receipt != nil, protocol.CodeOf(r.Err))
 	}
 	// Output:
-	// true
-	// false INVALID_NAME
-	// true
+	// stored: true
+	// stored: false INVALID_NAME
+	// stored: true
 }
 
 // A function is called through the mesh by its namespace and id; whoever
