@@ -159,12 +159,16 @@ func ExampleClient_PublishMany() {
 	bad := client.Message{To: client.Queue("run 5", "parts"), Data: []byte("a nut")} // ids have no spaces
 	results, _ := c.PublishMany(ctx, []client.Message{good, bad, good})
 	for _, r := range results {
-		fmt.Printf("stored: %t %s\n", r.Receipt != nil, protocol.CodeOf(r.Err))
+		if r.Err != nil {
+			fmt.Println("refused:", protocol.CodeOf(r.Err))
+			continue
+		}
+		fmt.Println("stored:", r.Receipt.Durability)
 	}
 	// Output:
-	// stored: true
-	// stored: false INVALID_NAME
-	// stored: true
+	// stored: fsync
+	// refused: INVALID_NAME
+	// stored: fsync
 }
 
 // A function is called through the mesh by its namespace and id; whoever
