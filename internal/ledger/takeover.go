@@ -143,22 +143,17 @@ func (t *takeover) readTo(ctx context.Context, from, to uint64) error {
 	var wait backoff
 	var failed error
 	for tries := 0; from <= to; tries++ {
-		err := t.store.read(ctx, from, int(to-from)+1, func(s stored) bool {
+		err := t.store.read(ctx, from, int(to-from)+2, func(s stored) bool {
 			if s.seq > to {
+				failed = t.beyond(s)
 				return false
 			}
 			failed = t.frame(s)
 			from, tries = s.seq+1, 0
-			return failed == nil
+			return failed == nil && from <= to
 		})
-		if failed != nil {
-			return failed
-		}
-		if err != nil {
+		if err := cmp.Or(failed, err); err != nil || from > to {
 			return err
-		}
-		if from > to {
-			return nil
 		}
 		if tries == readTries {
 			return t.endsEarly(to)
@@ -168,6 +163,19 @@ func (t *takeover) readTo(ctx context.Context, from, to uint64) error {
 		}
 	}
 	return nil
+}
+
+// beyond says that what was to be read is gone: the next frame lies after it.
+func (t *takeover) beyond(s stored) error {
+	h, _, err := decodeFrame(s.data)
+	if err != nil {
+		return t.unreadable(&s, err)
+	}
+	gap := gapError{want: t.want, found: h.first, seq: s.seq}
+	if t.gaps[gap] >= sameGap {
+		return nil // lost for good, and that is accepted
+	}
+	return &gap
 }
 
 // readTries is how often the end of the log is asked for, over some seconds,
