@@ -189,7 +189,7 @@ func TestALaterVersionIsRefused(t *testing.T) {
 	} {
 		_, records, err := decodeFrame(b)
 		if err == nil {
-			_, err = decodeRecords(records, plain)
+			_, err = decodeRecords(nil, records, plain)
 		}
 		if err == nil || !bytes.Contains([]byte(err.Error()), []byte("later")) {
 			t.Errorf("%s of a later version: %v", name, err)
@@ -214,7 +214,7 @@ func FuzzFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		list, err := decodeRecords(records, plain)
+		list, err := decodeRecords(nil, records, plain)
 		if err != nil {
 			return
 		}

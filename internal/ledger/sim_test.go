@@ -508,7 +508,7 @@ func (w *world) checkDedup() {
 	for _, f := range w.all {
 		h, records, err := decodeFrame(f.data)
 		must(err)
-		list, err := decodeRecords(records, plain)
+		list, err := decodeRecords(nil, records, plain)
 		must(err)
 		for i := range list {
 			if r := &list[i]; r.kind == KindAccept && r.dedup != nil {
@@ -568,7 +568,7 @@ func (w *world) replay(ledger string, from uint64) *state {
 			panic(fmt.Sprintf("%s: frame %d begins with %d, not %d (epoch %d after %d)", ledger, seq, h.first, next, h.epoch, s.epoch))
 		}
 		next = h.next()
-		list, err := decodeRecords(records, s.intern)
+		list, err := decodeRecords(nil, records, s.intern)
 		must(err)
 		must(countAgrees(&h, list))
 		s.begin(&h, seq)

@@ -26,6 +26,7 @@ type takeover struct {
 
 	mark    []byte // tells this takeover's record from all others
 	state   *state
+	records []record // of the frame being read
 	want    uint64 // the ordinal that comes next
 	lost    uint64 // records that were skipped
 	damaged uint64 // the last sequence at which there was damage
@@ -202,7 +203,8 @@ func (t *takeover) frame(s stored) error {
 	if err := t.follows(&h, s.seq); err != nil {
 		return err
 	}
-	list, err := decodeRecords(records, t.state.intern)
+	list, err := decodeRecords(t.records[:0], records, t.state.intern)
+	t.records = list
 	if err == nil {
 		err = countAgrees(&h, list)
 	}
@@ -218,8 +220,9 @@ func (t *takeover) frame(s stored) error {
 	return nil
 }
 
-func decodeRecords(records []byte, intern interner) (list []record, err error) {
-	err = eachRecord(records, func(_ uint32, raw []byte) error {
+// decodeRecords appends a frame's records to list.
+func decodeRecords(list []record, records []byte, intern interner) ([]record, error) {
+	err := eachRecord(records, func(_ uint32, raw []byte) error {
 		r, err := decodeRecord(raw, intern)
 		list = append(list, r)
 		return err
