@@ -31,7 +31,7 @@ var (
 // publication is a publish on its way into the log.
 type publication struct {
 	message ledger.Message
-	queue   string
+	route   *route
 	dedup   string
 	reply   string
 	size    int64 // of headers and body
@@ -42,6 +42,8 @@ type route struct {
 	queue string
 	slot  *slot
 	err   error // of a subject that leads nowhere
+
+	known *queue // the lane's own
 }
 
 // ingress checks publishes as they arrive on one subscription; what it
@@ -80,7 +82,7 @@ func (in *ingress) admit(m *nats.Msg) error {
 	if o == nil {
 		return in.pass(r.slot, m)
 	}
-	p := &publication{queue: r.queue, reply: m.Reply}
+	p := &publication{route: r, reply: m.Reply}
 	if err := p.fill(m, in.s.maxPayload); err != nil {
 		return err
 	}
@@ -206,7 +208,7 @@ func (l *lane) stage(p *publication) error {
 	if l.draining {
 		return errDraining
 	}
-	q := l.queue(p.queue)
+	q := l.queueAt(p.route)
 	if err := l.admits(q, p.size); err != nil {
 		return err
 	}
@@ -234,7 +236,7 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 	if !ok {
 		return
 	}
-	q := l.queue(p.queue)
+	q := l.queueAt(p.route)
 	l.staging(q, -1, -p.size)
 	if r.Duplicate {
 		l.count(q, ledger.Deduplicated)

@@ -9,6 +9,7 @@ import (
 // queue is one queue of a lane, from the first message or consumer on.
 type queue struct {
 	name   string
+	lane   *lane
 	ledger *broker.Queue // nil before the first message
 	store  broker.Store
 
@@ -40,8 +41,8 @@ type queue struct {
 // service is away: beyond it nothing more is dispatched from the queue.
 const maxJudging = 1024
 
-func newQueue(name string, store broker.Store) *queue {
-	return &queue{name: name, store: store, policy: policy{
+func newQueue(name string, l *lane) *queue {
+	return &queue{name: name, lane: l, store: l.store, policy: policy{
 		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,
 	}}
 }

@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-// Exit codes, as `waybill --help` explains them.
+// Exit codes, as `waybill help` explains them.
 const (
 	ExitOK          = 0
 	ExitFailure     = 1 // anything not listed here
-	ExitUsage       = 2 // the command line is wrong
+	ExitUsage       = 2 // the command line or the configuration is wrong (INVALID_ARGS)
 	ExitRefused     = 3 // the mesh refused, with a code
 	ExitUnreachable = 4 // no mesh, or a service of it, answers (UNAVAILABLE)
 	ExitTimeout     = 5 // no answer in time (TIMEOUT): it may have happened
@@ -66,9 +67,9 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		return ExitFailure
 	}
 	defer catchExit(&code)
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(spelled(args))
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "waybill: %v\n  next: waybill --help, or waybill COMMAND --help\n", err)
+		_, _ = fmt.Fprintf(stderr, "waybill: %v\n  next: waybill help, or waybill help COMMAND\n", err)
 		return ExitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
@@ -77,6 +78,14 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		return exitCode(err)
 	}
 	return ExitOK
+}
+
+// spelled lets people ask for help the other usual way: waybill help COMMAND.
+func spelled(args []string) []string {
+	if len(args) > 0 && args[0] == "help" {
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
 }
 
 type exit int
@@ -101,6 +110,8 @@ func exitCode(err error) int {
 	switch protocol.CodeOf(err) {
 	case "", protocol.CodeInternal:
 		return ExitFailure
+	case protocol.CodeInvalidArgs:
+		return ExitUsage
 	case protocol.CodeUnavailable:
 		return ExitUnreachable
 	case protocol.CodeTimeout:
