@@ -40,7 +40,7 @@ func (m mark) compare(other mark) int {
 	return cmp.Or(cmp.Compare(m.Due, other.Due), bytes.Compare(m.ID[:], other.ID[:]))
 }
 
-func (m mark) String() string { return fmt.Sprintf("%d.%s", m.Due, uuid.UUID(m.ID)) }
+func (m mark) String() string { return fmt.Sprintf("%d.%s", m.Due, m.ID) }
 
 // parseMark reads what String wrote; "" is before all.
 func parseMark(s string) (m mark, err error) {
@@ -159,7 +159,8 @@ func (s *shelf) describe(entries []*ledger.Entry, reply *listReply, answer func(
 		if m != nil || err != nil {
 			row[e.Key] = waitingHere{marks[e.Key], describe(e, m, meta, err)}
 		}
-		if left--; left == 0 {
+		left--
+		if left == 0 {
 			reply.fill(keys, row)
 			answer(*reply)
 		}
@@ -195,7 +196,7 @@ func sizeOf(w waitingHere) int {
 // reason: it must not hide the others.
 func describe(e *ledger.Entry, m *ledger.Message, meta ledger.Meta, err error) protocol.WaitingMessage {
 	w := protocol.WaitingMessage{
-		MessageID: uuid.UUID(e.ID).String(), Queue: e.Queue.Name, Attempt: e.Attempt, Generation: e.Generation,
+		MessageID: e.ID.String(), Queue: e.Queue.Name, Attempt: e.Attempt, Generation: e.Generation,
 		Why: protocol.WaitsForRetry, Due: time.Unix(0, e.Due).UTC(),
 		Error: meta.Error, Source: meta.Source,
 	}
