@@ -76,7 +76,7 @@ func newLedger(name string, s *state, st store, e env, bodies *Bodies, log *slog
 // opened tells the owner, and takes up what the last owner had decided.
 func (l *Ledger) opened() {
 	for _, s := range l.senders {
-		l.stage.numbers[s.dest] = s.last
+		l.stage.numbers[s.dest] = s.last + l.stage.leap
 	}
 	var decided []*Entry
 	for _, e := range l.entries {

@@ -101,7 +101,8 @@ func (s *natsStore) subscribe(l *Ledger) error {
 		s.subs = append(s.subs, sub)
 		_ = sub.SetPendingLimits(-1, -1) // fails on a closed subscription only
 	}
-	return s.conn.Publish(subjectOpened, []byte(s.ledger))
+	_ = s.conn.Publish(subjectOpened, []byte(s.ledger)) // a hint: without it others try later
+	return nil
 }
 
 func (s *natsStore) unsubscribe() {

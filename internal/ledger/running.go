@@ -90,11 +90,13 @@ func (o Options) check() error {
 }
 
 // lostBefore counts what an open with AcceptLoss left out, and leaves the
-// damage behind, so that the next open does not meet it.
+// damage behind, so that the next open does not meet it. Numbers of handovers
+// may be among what was lost: none is given twice.
 func (l *Ledger) lostBefore(t *takeover) {
 	if t.damaged == 0 {
 		return
 	}
+	l.stage.leap = lostOrdinals
 	l.Count("", Lost, t.lost)
 	l.forwardTo(t.damaged + 1)
 }

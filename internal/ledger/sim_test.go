@@ -140,6 +140,9 @@ func (w *world) pick() *proc { return w.procs[w.rng.IntN(len(w.procs))] }
 
 // ensureOwners starts an owner for a ledger that has none, in time.
 func (w *world) ensureOwners() {
+	if w.manual {
+		return
+	}
 	for _, name := range w.names {
 		if !slices.ContainsFunc(w.procs, func(p *proc) bool { return p.ledger == name && !p.paused }) && w.chance(0.2) {
 			w.begin(name)
@@ -153,7 +156,7 @@ func (w *world) ensureOwners() {
 func (w *world) turnOne() {
 	p := w.pick()
 	if p.paused {
-		if w.chance(0.02) {
+		if !w.manual && w.chance(0.02) {
 			p.paused = false
 		}
 		return
@@ -365,7 +368,10 @@ func (o *simOwner) Loaded(e *Entry, m *Message, meta Meta, err error) {
 	}
 }
 
-func (o *simOwner) Incoming(_ *Message, meta *Meta) error {
+func (o *simOwner) Incoming(m *Message, meta *Meta) error {
+	if string(m.Body) != o.p.w.oracle.bodies[m.ID] || meta.Generation > 0 && meta.Reason != protocol.ReasonFailed {
+		panic(fmt.Sprintf("%s: %s arrives as %+v %+v", o.p.ledger, m.ID, m, meta))
+	}
 	if o.p.w.faults && o.p.w.chance(0.1) {
 		return protocol.Errorf(protocol.CodeQuotaExceeded, "not now")
 	}

@@ -26,6 +26,7 @@ type world struct {
 	faults bool
 	rate   int  // of 1000 steps, how many are faults
 	tidy   bool // most faults are purges and writing forward
+	manual bool // processes begin and wake by hand
 	oracle *oracle
 	steps  int
 	trace  []string // the last things that happened
@@ -147,6 +148,7 @@ type proc struct {
 	wake   int64 // 0: nothing is due
 	paused bool
 	dead   bool
+	reads  int // frames it was given
 	bodies *Bodies
 }
 
@@ -274,6 +276,7 @@ func (p *proc) read(_ context.Context, from uint64, n int, f func(stored) bool) 
 		if p.w.all[seq-1].ledger != p.ledger {
 			continue
 		}
+		p.reads++
 		if !f(stored{seq, p.w.all[seq-1].data}) {
 			return nil
 		}

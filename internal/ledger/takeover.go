@@ -27,9 +27,9 @@ type takeover struct {
 	mark    []byte // tells this takeover's record from all others
 	state   *state
 	records []record // of the frame being read
-	want    uint64 // the ordinal that comes next
-	lost    uint64 // records that were skipped
-	damaged uint64 // the last sequence at which there was damage
+	want    uint64   // the ordinal that comes next
+	lost    uint64   // records that were skipped
+	damaged uint64   // the last sequence at which there was damage
 	gaps    map[gapError]int
 	leap    uint64 // ordinals left out before the epoch record
 	last    uint64 // the newest sequence, when its frame cannot be read

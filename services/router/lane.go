@@ -71,7 +71,7 @@ func (c call) apply(l *lane) { c(l) }
 
 func newLane(s *Service, at *slot) *lane {
 	return &lane{
-		s: s, slot: at,
+		s: s, slot: at, draining: s.draining.Load(),
 		reply:      protocol.SubjectOutcome + at.name + ".",
 		queues:     make(map[string]*queue),
 		consumers:  make(map[*worker]map[string]*consumer),

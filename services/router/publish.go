@@ -97,6 +97,7 @@ func (o *openLane) take(p *publication) error {
 		return errOverload
 	}
 	if !o.running.Send(p) {
+		o.lane.queued.Add(-size)
 		return errMoving
 	}
 	return nil

@@ -33,7 +33,7 @@ Commands other than up and demo talk to a running mesh: --nats, or WAYBILL_NATS,
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
 
 type globals struct {
-	NATS string `name:"nats" default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"Where the mesh's NATS is." placeholder:"URL"`
+	NATS string `name:"nats" default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"Where the mesh's NATS is. Default nats://127.0.0.1:4222." placeholder:"URL"`
 	JSON bool   `name:"json" help:"Write JSON, for machines."`
 }
 
