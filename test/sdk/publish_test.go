@@ -136,7 +136,8 @@ func TestManyMessagesKeepTheirOrderAndTheirErrors(t *testing.T) {
 		case 30_000:
 			wantCode(t, r.Err, protocol.CodeInvalidName)
 		default:
-			if sent++; r.Err != nil || r.Receipt.MessageID != token(i) || r.Receipt.Seq != sent {
+			sent++
+			if r.Err != nil || r.Receipt.MessageID != token(i) || r.Receipt.Seq != sent {
 				t.Fatalf("message %d: %+v %v", i, r.Receipt, r.Err)
 			}
 		}
