@@ -43,6 +43,7 @@ type lane struct {
 
 	pauses   entryHeap // entries that are not due, by due time
 	verdicts verdicts
+	schedule schedule
 	takeover takeover
 	audits   audits
 
@@ -102,7 +103,7 @@ func (l *lane) replayed(e *broker.Entry) {
 	case e.Decided:
 		q.moving++
 	case e.Due > l.wall:
-		l.pause(e)
+		l.later(e)
 	default:
 		e.Slot = held
 		q.held.push(e)
@@ -135,6 +136,7 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.setTime(now)
 	l.expire()
 	l.resume()
+	l.schedule.tick(l)
 	l.takeover.tick(l)
 	l.audits.tick(l)
 	l.verdicts.tick(l)
@@ -260,7 +262,7 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 	q := l.queueOf(e)
 	if e.Due > l.wall {
-		l.pause(e)
+		l.later(e)
 		return
 	}
 	q.ready.push(e)

@@ -75,6 +75,8 @@ type Broker interface {
 type Publish struct {
 	Message *Message
 	Queue   string
+	// Due is when it may be delivered, ns since the epoch; 0: at once.
+	Due int64
 	// Dedup is the publisher's id; empty: none.
 	Dedup string
 	// Tag comes back with the receipt.

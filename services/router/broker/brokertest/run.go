@@ -59,6 +59,10 @@ func Run(t *testing.T, target Target) {
 		{"Paused", (*suite).paused},
 		{"Fairness", (*suite).fairness},
 		{"Order", (*suite).order},
+		{"Scheduled", (*suite).scheduled},
+		{"ScheduledPast", (*suite).scheduledPast},
+		{"ScheduleRefused", (*suite).scheduleRefused},
+		{"ScheduledOperated", (*suite).scheduledOperated},
 	}
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
@@ -78,6 +82,7 @@ func Run(t *testing.T, target Target) {
 		{"BudgetOverRestart", (*suite).budgetOverRestart},
 		{"BacklogOverRestart", (*suite).backlogOverRestart},
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
+		{"ScheduledOverRestart", (*suite).scheduledOverRestart},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
 	}

@@ -20,7 +20,7 @@ func (s *Store) Publish(p broker.Publish) error {
 		d := ledger.DedupOf(p.Queue, p.Dedup)
 		dedup = &d
 	}
-	s.metas[0] = ledger.Meta{Queue: p.Queue, Attempt: 1}
+	s.metas[0] = ledger.Meta{Queue: p.Queue, Attempt: 1, Due: p.Due}
 	return s.ledger.Accept(p.Message, s.metas[:], dedup, p.Tag)
 }
 
