@@ -253,7 +253,8 @@ func (l *Ledger) dropBody(e *Entry) {
 		return
 	}
 	e.body = nil
-	if b.refs--; b.refs == 0 {
+	b.refs--
+	if b.refs == 0 {
 		l.bodies.release(b.cost)
 	}
 }

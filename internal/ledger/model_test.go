@@ -53,7 +53,8 @@ func newModel(seed uint64) *model {
 // settle lets everything finish.
 func (m *model) settle() {
 	for range 100_000 {
-		if m.w.step(); m.w.steps%20 == 0 && m.w.quiet() {
+		m.w.step()
+		if m.w.steps%20 == 0 && m.w.quiet() {
 			return
 		}
 	}

@@ -29,7 +29,8 @@ func stageWorld(t *testing.T) (w *world, a, b *proc) {
 func (w *world) finish(t *testing.T) {
 	t.Helper()
 	for range 100_000 {
-		if w.step(); w.steps%20 == 0 && w.quiet() {
+		w.step()
+		if w.steps%20 == 0 && w.quiet() {
 			return
 		}
 	}

@@ -199,11 +199,7 @@ func (r *Running[E]) ring() {
 func (r *Running[E]) now() time.Time { return r.clock() }
 
 func (r *Running[E]) spawn(work func(context.Context) func()) {
-	r.work.Add(1)
-	go func() {
-		defer r.work.Done()
-		r.post(work(r.ctx))
-	}()
+	r.work.Go(func() { r.post(work(r.ctx)) })
 }
 
 // Stop commits what is staged and closes the ledger. When ctx ends first, what

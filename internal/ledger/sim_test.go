@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -115,13 +117,13 @@ func (w *world) fault() {
 	case n < 40:
 		p := w.pick()
 		p.paused = !p.paused
-		w.note("%s#%d paused %v", p.ledger, p.id, p.paused)
+		w.notef("%s#%d paused %v", p.ledger, p.id, p.paused)
 	case n < 60:
 		w.purge()
 	case n < 85:
 		if p := w.pick(); p.l != nil && len(w.all) > 0 {
 			target := 1 + w.rng.Uint64N(uint64(len(w.all)))
-			w.note("%s#%d forward to %d", p.ledger, p.id, target)
+			w.notef("%s#%d forward to %d", p.ledger, p.id, target)
 			p.l.forwardTo(target)
 		}
 	case n < 92:
@@ -130,7 +132,7 @@ func (w *world) fault() {
 		w.clock += int64(90+w.rng.IntN(50)) * int64(time.Second)
 	default:
 		if p := w.pick(); p.l != nil {
-			w.note("%s#%d stops", p.ledger, p.id)
+			w.notef("%s#%d stops", p.ledger, p.id)
 			p.l.closing = true
 		}
 	}
@@ -469,7 +471,7 @@ func (o *simOwner) publish() {
 	}
 	var d *Dedup
 	if w.chance(0.2) {
-		h := DedupOf(metas[0].Queue, fmt.Sprint(w.rng.IntN(20)))
+		h := DedupOf(metas[0].Queue, strconv.Itoa(w.rng.IntN(20)))
 		d = &h
 	}
 	if err := o.p.l.Accept(m, metas, d, m.ID); err != nil {

@@ -74,7 +74,7 @@ func (l *Ledger) room(n int) *batch {
 			return b
 		}
 	}
-	b := batches.Get().(*batch)
+	b := newBatch()
 	s.batches = append(s.batches, b)
 	return b
 }
@@ -85,7 +85,14 @@ func (b *batch) length() int {
 }
 
 // batches of all ledgers are used again, as long as there is use for them.
-var batches = sync.Pool{New: func() any { return &batch{buf: make([]byte, headroom, 16<<10)} }}
+var batches sync.Pool
+
+func newBatch() *batch {
+	if b, ok := batches.Get().(*batch); ok {
+		return b
+	}
+	return &batch{buf: make([]byte, headroom, 16<<10)}
+}
 
 // reuse takes a batch back when its commit is applied.
 func (b *batch) reuse() {

@@ -196,7 +196,7 @@ func commandRejects(t *testing.T, m *harness.Mesh) {
 	if letter := m.Dead("/queue/rejects/r")[0]; letter.Attempts != 1 || letter.Reason != protocol.ReasonRejected {
 		t.Errorf("dead letter %+v", letter)
 	}
-	if answer := m.Run("dlq", "ls", "--json"); !strings.Contains(answer.Stdout, "/queue/rejects/r") {
+	if answer := m.Run("dlq", "ls", "rejects/r", "--json"); !strings.Contains(answer.Stdout, "/queue/rejects/r") {
 		t.Errorf("dlq ls: %+v", answer)
 	}
 }

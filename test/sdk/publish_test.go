@@ -81,7 +81,7 @@ func TestNobodyThereSaysWhatToStart(t *testing.T) {
 	}
 	_, err = c.Work(t.Context(), "run", "step", func(context.Context, *client.Delivery) error { return nil })
 	wantCode(t, err, protocol.CodeUnavailable)
-	_, err = client.Connect(t.Context(), "nats://127.0.0.1:1")
+	_, err = client.Connect(t.Context(), "nats://127.0.0.1:0")
 	wantCode(t, err, protocol.CodeUnavailable)
 }
 
