@@ -129,7 +129,7 @@ func TestVerdictOfTheFutureReturnsTheMessage(t *testing.T) {
 
 func TestStopWaitsForWorkInHand(t *testing.T) {
 	f := newFixture(t)
-	s := f.router("a", nil)
+	s := f.router("a", func(o *router.Options) { o.Drain = guard })
 	p := f.program(queueOf("r"), nil)
 	f.published("r")
 	m := p.next()
