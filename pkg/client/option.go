@@ -35,6 +35,10 @@ type workOptions struct {
 	maxRetries  int
 	backoff     time.Duration
 	timeout     time.Duration
+
+	kind         protocol.QueueType
+	onDeadLetter protocol.OnDeadLetter
+	maxPriority  uint8
 }
 
 type handleOptions struct {

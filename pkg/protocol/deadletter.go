@@ -38,6 +38,8 @@ type DeadLetter struct {
 	FirstFailure time.Time           `json:"first_failure"`
 	LastFailure  time.Time           `json:"last_failure"`
 	SizeBytes    int                 `json:"size_bytes"`
+	Group        string              `json:"group,omitempty"`
+	Priority     uint8               `json:"priority,omitempty"`
 	Headers      map[string][]string `json:"headers,omitempty"`
 	Payload      []byte              `json:"payload,omitempty"` // base64 in JSON
 }

@@ -22,7 +22,7 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 		err = s.store.put(ctx, next)
 		if err == nil {
 			s.announce(next)
-			return registered(&next.Worker, s.o.keepalive(), s.known.differences(&next.Worker)), nil
+			return registered(&next.Worker, s.o.keepalive(), append(s.known.differences(&next.Worker), orderWarnings(&next.Worker)...)), nil
 		}
 		if !errors.Is(err, errMoved) {
 			return protocol.Registered{}, err

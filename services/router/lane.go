@@ -46,6 +46,7 @@ type lane struct {
 	schedule schedule
 	takeover takeover
 	audits   audits
+	late     late
 
 	ahead  int          // bytes of the bodies read before their turn
 	queued atomic.Int64 // bytes of publishes sent to the lane and not staged yet
@@ -139,6 +140,7 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.schedule.tick(l)
 	l.takeover.tick(l)
 	l.audits.tick(l)
+	l.late.tick(l)
 	l.verdicts.tick(l)
 	more := l.dispatch()
 	l.flushCounts()
@@ -171,7 +173,7 @@ func (l *lane) nextTick() int64 {
 	if l.stalledUntil > l.now {
 		next = min(next, l.stalledUntil)
 	}
-	next = min(next, l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
+	next = min(next, l.takeover.next(l), l.audits.next(l), l.late.next(l), l.verdicts.next(l))
 	return max(0, next-l.now)
 }
 
@@ -189,6 +191,9 @@ func (l *lane) Closed(_ error, tags []any) {
 				x.c.worker.held.Add(-1)
 			}
 		}
+	}
+	for _, d := range l.late.deliveries {
+		d.c.worker.held.Add(-1)
 	}
 	l.held.Store(0)
 	l.bytes.Store(0)
@@ -265,8 +270,7 @@ func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 		l.later(e)
 		return
 	}
-	q.ready.push(e)
-	l.wake(q)
+	q.add(e)
 }
 
 // Returned makes an entry deliverable again once its pause is over.
@@ -277,9 +281,11 @@ func (l *lane) Returned(e *broker.Entry) {
 		l.pause(e)
 		return
 	}
-	q.ready.push(e)
-	l.wake(q)
+	q.add(e)
 }
+
+// Settled lets what waited for the end of e go on.
+func (l *lane) Settled(e *broker.Entry) { l.queueOf(e).end(e) }
 
 // Left forgets an entry that is on its way to another ledger.
 func (l *lane) Left(e *broker.Entry) {
@@ -287,6 +293,7 @@ func (l *lane) Left(e *broker.Entry) {
 	l.free(e)
 	delete(l.handedBack, e.Key)
 	q.moving++
+	q.end(e)
 	l.wake(q)
 }
 
@@ -299,10 +306,13 @@ func (l *lane) Lost(e *broker.Entry) {
 	switch {
 	case !ok:
 		l.unplace(e)
+		l.queueOf(e).end(e)
 	case d.stage == running:
 		l.release(d)
 		l.count(d.q, ledger.Superseded)
+		q := d.q
 		l.free(e)
+		q.end(e)
 	default: // its verdict will find nothing to act on
 	}
 }

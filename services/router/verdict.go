@@ -80,7 +80,7 @@ func (v *verdicts) request() protocol.DecideRequest {
 		r.Items[i] = protocol.DecideItem{
 			MessageID: d.e.ID.String(), Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
 			Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,
-			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs,
+			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, FIFO: d.q.groups != nil,
 		}
 	}
 	return r
@@ -136,13 +136,19 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	d.stage = recording
 	meta := q.store.Meta(e)
 	meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due = v.Attempt, v.Vanished, v.Incomplete, v.Due
+	if q.groups != nil && v.Verdict == protocol.VerdictRetryAt {
+		v.Verdict = protocol.VerdictHold // whoever said it does not know of order
+	}
 	var done bool
 	switch v.Verdict {
 	case protocol.VerdictSettle:
 		l.free(e)
-		e.Slot = settled
-		q.store.Settle(e)
+		l.settle(e, q)
 		done = true
+	case protocol.VerdictHold:
+		d.failure(&meta)
+		done = q.store.Return(e, meta)
+		l.countIf(done, q, ledger.Retried)
 	case protocol.VerdictRetryAt:
 		d.failure(&meta)
 		done = q.store.Retry(e, meta)
@@ -152,7 +158,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		meta.Reason, meta.Due = v.Reason, 0
 		done = q.store.DeadLetter(e, meta)
 		l.countIf(done, q, ledger.DeadLettered)
-	default: // return, hold
+	default: // return
 		done = q.store.Return(e, meta)
 	}
 	if !done {

@@ -13,19 +13,23 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 type workCmd struct {
-	Execution   string        `arg:"" help:"Execution id."`
-	Route       string        `arg:"" help:"Route of the execution."`
-	Exec        string        `help:"Run this with sh -c for each message: payload on stdin, headers in WAYBILL_HEADER_…; exit 0 acknowledges, 65 rejects, anything else fails with stderr as the error. Without it messages are printed and acknowledged." placeholder:"COMMAND"`
-	Concurrency int           `default:"10" help:"Messages handled at once; 0 pauses."`
-	MaxRetries  int           `default:"3" help:"Failed deliveries before a message is dead-lettered."`
-	BackoffMs   int64         `default:"1000" help:"Delay before the second attempt in milliseconds; it doubles each time."`
-	TimeoutMs   int64         `default:"1800000" help:"Time limit of one delivery in milliseconds."`
-	Name        string        `help:"Name of the subscription in listings. Default the route." placeholder:"NAME"`
-	Count       int64         `help:"Stop after this many messages. Default: at Ctrl-C." placeholder:"N"`
-	Drain       time.Duration `default:"25s" help:"How long running handlers may go on at the end; the rest is handed back unspent."`
+	Execution    string        `arg:"" help:"Execution id."`
+	Route        string        `arg:"" help:"Route of the execution."`
+	Exec         string        `help:"Run this with sh -c for each message: payload on stdin, headers in WAYBILL_HEADER_…; exit 0 acknowledges, 65 rejects, anything else fails with stderr as the error. Without it messages are printed and acknowledged." placeholder:"COMMAND"`
+	Concurrency  int           `default:"10" help:"Messages handled at once; 0 pauses."`
+	MaxRetries   int           `default:"3" help:"Failed deliveries before a message is dead-lettered."`
+	BackoffMs    int64         `default:"1000" help:"Delay before the second attempt in milliseconds; it doubles each time."`
+	TimeoutMs    int64         `default:"1800000" help:"Time limit of one delivery in milliseconds."`
+	FIFO         bool          `help:"Handle the messages of a group in order, one at a time; one that fails keeps its place. Messages without a group are one group."`
+	OnDeadLetter string        `name:"on-dead-letter" enum:"continue,block,divert" default:"continue" help:"With --fifo, when a message of a group is dead-lettered: continue with the next, block the group until the letter is redriven and handled or discarded, or divert what waits to the dead letters too."`
+	MaxPriority  int           `name:"max-priority" help:"Handle the message with the highest priority first; all above this are the same. Default: no priorities." placeholder:"1-255"`
+	Name         string        `help:"Name of the subscription in listings. Default the route." placeholder:"NAME"`
+	Count        int64         `help:"Stop after this many messages. Default: at Ctrl-C." placeholder:"N"`
+	Drain        time.Duration `default:"25s" help:"How long running handlers may go on at the end; the rest is handed back unspent."`
 }
 
 func (c *workCmd) Run(a *app) error {
@@ -58,6 +62,15 @@ func (c *workCmd) options() []client.WorkOption {
 	}
 	if c.Name != "" {
 		opts = append(opts, client.Name(c.Name))
+	}
+	if c.FIFO {
+		opts = append(opts, client.FIFO())
+	}
+	if what := protocol.OnDeadLetter(c.OnDeadLetter); what != protocol.DeadLetterContinue {
+		opts = append(opts, client.OnDeadLetter(what))
+	}
+	if c.MaxPriority != 0 {
+		opts = append(opts, client.MaxPriority(c.MaxPriority))
 	}
 	return opts
 }
@@ -130,6 +143,8 @@ type message struct {
 	Attempt    int               `json:"attempt"`
 	MaxRetries int               `json:"max_retries"`
 	Generation int               `json:"generation,omitempty"`
+	Group      string            `json:"group,omitempty"`
+	Priority   uint8             `json:"priority,omitempty"`
 	Headers    map[string]string `json:"headers,omitempty"`
 	Payload    *string           `json:"payload,omitempty"`
 	Base64     []byte            `json:"payload_base64,omitempty"`
@@ -138,7 +153,7 @@ type message struct {
 func printed(d *client.Delivery) message {
 	m := message{
 		MessageID: d.ID, Execution: d.Execution, Route: d.Route, Attempt: d.Attempt, MaxRetries: d.MaxRetries,
-		Generation: d.Generation, Headers: d.Headers(),
+		Generation: d.Generation, Group: d.Group, Priority: d.Priority, Headers: d.Headers(),
 	}
 	if text := string(d.Data); utf8.ValidString(text) {
 		m.Payload = &text
