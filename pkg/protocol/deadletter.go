@@ -44,6 +44,24 @@ type DeadLetter struct {
 	Payload      []byte              `json:"payload,omitempty"` // base64 in JSON
 }
 
+// DeadPresentRequest asks the owner of a ledger of dead letters which of them
+// are there, on DeadPresentSubject.
+type DeadPresentRequest struct {
+	Letters []LetterName `json:"letters"`
+}
+
+// LetterName names a dead letter.
+type LetterName struct {
+	Queue     string `json:"queue"`
+	MessageID string `json:"message_id"`
+}
+
+// DeadPresentReply answers DeadPresentRequest, in its order: whether the ledger
+// holds the letter, one on its way out included.
+type DeadPresentReply struct {
+	Present []bool `json:"present"`
+}
+
 // DeadActRequest redrives or discards: one message, the dead letters of a
 // queue, or all. Exactly one of the fields is set. What arrives after the
 // request is not touched.

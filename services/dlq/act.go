@@ -47,6 +47,7 @@ func (d *drawer) pick(s books.Step) (letters []*letter, more bool) {
 func (d *drawer) decide(l *letter, what string, b *books.Batch) bool {
 	e, queue := l.entry, l.entry.Queue.Name
 	d.remove(l)
+	d.leaving[e.ID]++
 	if what == discard {
 		d.ledger.Count(queue, ledger.Discarded, 1)
 		return d.ledger.Settle(e, b)

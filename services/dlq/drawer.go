@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -20,12 +22,17 @@ type drawer struct {
 	all    order
 	byID   map[protocol.MessageID]*letter
 	reader books.Reader
+	// leaving are the messages whose letters leave: they are not in the index any
+	// more, and still in the ledger.
+	leaving map[protocol.MessageID]int
 }
 
 func newDrawer(lanes *books.Lanes) *drawer {
 	return &drawer{
 		lanes: lanes,
 		byID:  map[protocol.MessageID]*letter{},
+
+		leaving: map[protocol.MessageID]int{},
 	}
 }
 
@@ -58,6 +65,7 @@ func (d *drawer) Opened(l *ledger.Ledger) {
 		d.newest = max(d.newest, e.Key)
 		if e.Decided {
 			queueSlot(e.Queue).moving++
+			d.leaving[e.ID]++
 			continue
 		}
 		letters = append(letters, newLetter(e))
@@ -98,11 +106,21 @@ func (d *drawer) Committed(c *ledger.Commit) {
 			queueSlot(e.Queue).moving++
 		case ledger.KindDone:
 			queueSlot(e.Queue).moving--
+			d.left(e)
+		case ledger.KindSettle:
+			d.left(e)
 		default:
 		}
 	}
 	if b, ok := c.Tag.(*books.Batch); ok {
 		b.Committed()
+	}
+}
+
+// left says that a letter that was leaving is gone.
+func (d *drawer) left(e *ledger.Entry) {
+	if d.leaving[e.ID]--; d.leaving[e.ID] <= 0 {
+		delete(d.leaving, e.ID)
 	}
 }
 
@@ -123,6 +141,27 @@ func (d *drawer) index(l *letter) {
 	d.byID[l.id] = l
 	d.all.add(l)
 	queueSlot(l.entry.Queue).letters.add(l)
+}
+
+// present says which letters are in the ledger. One of another queue's that has
+// the same message stands in for one that is leaving: it leaves too.
+func (d *drawer) present(q protocol.DeadPresentRequest) protocol.DeadPresentReply {
+	reply := protocol.DeadPresentReply{Present: make([]bool, len(q.Letters))}
+	for i, name := range q.Letters {
+		id, err := uuid.Parse(name.MessageID)
+		if err != nil {
+			continue
+		}
+		reply.Present[i] = d.leaving[id] > 0
+		for l := d.byID[id]; l != nil; l = l.twin {
+			reply.Present[i] = reply.Present[i] || l.entry.Queue.Name == name.Queue
+		}
+	}
+	return reply
+}
+
+func whichPresent(ctx context.Context, book *books.Book[*drawer], q protocol.DeadPresentRequest) (protocol.DeadPresentReply, error) {
+	return books.Ask(ctx, book, func(d *drawer) protocol.DeadPresentReply { return d.present(q) })
 }
 
 // remove takes a letter out of the index for good.

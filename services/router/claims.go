@@ -40,7 +40,7 @@ func (t *takeover) begin(l *lane) {
 // tick asks the workers that have not answered and releases the queues of
 // those that all have.
 func (t *takeover) tick(l *lane) {
-	if !t.active {
+	if !l.endDiversions() || !t.active {
 		return
 	}
 	over := l.now >= t.until

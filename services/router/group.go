@@ -16,12 +16,41 @@ type group struct {
 	next    *broker.Entry   // in queue.ready
 	away    []*broker.Entry // in a worker's hands, judged, pausing, or being settled
 	held    int             // of queue.held
+	// letter is the dead letter the group waits for, zero for none, see blocks;
+	// first is that one, when it has come back.
+	letter protocol.MessageID
+	first  *broker.Entry
+}
+
+// put lines e up.
+func (g *group) put(e *broker.Entry) {
+	if g.isBlocked() && e.ID == g.letter {
+		g.first = e
+		return
+	}
+	g.waiting.push(e)
+}
+
+func (g *group) isBlocked() bool { return g.letter != protocol.MessageID{} }
+
+// turn takes the entry whose turn it is, nil if there is none.
+func (g *group) turn() *broker.Entry {
+	if g.isBlocked() {
+		e := g.first
+		g.first = nil
+		return e
+	}
+	e := g.waiting.peek()
+	if e == nil || e.Slot == unreadable {
+		return nil
+	}
+	return g.waiting.pop()
 }
 
 // isFree says whether nothing of the group is under way.
 func (g *group) isFree() bool { return g.next == nil && len(g.away) == 0 && g.held == 0 }
 
-func (g *group) isEmpty() bool { return g.isFree() && g.waiting.size == 0 }
+func (g *group) isEmpty() bool { return g.isFree() && g.waiting.size == 0 && !g.isBlocked() }
 
 // back says that e is not away any more.
 func (g *group) back(e *broker.Entry) {
@@ -31,11 +60,13 @@ func (g *group) back(e *broker.Entry) {
 }
 
 // group is the one e belongs to, made if nothing of it was here.
-func (q *queue) group(e *broker.Entry) *group {
-	g := q.groups[e.Group]
+func (q *queue) group(e *broker.Entry) *group { return q.groupOf(e.Group) }
+
+func (q *queue) groupOf(id uint64) *group {
+	g := q.groups[id]
 	if g == nil {
-		g = &group{id: e.Group}
-		q.groups[e.Group] = g
+		g = &group{id: id}
+		q.groups[id] = g
 	}
 	return g
 }
@@ -49,12 +80,12 @@ func (q *queue) add(e *broker.Entry) {
 	}
 	g := q.group(e)
 	g.back(e)
-	if next := g.next; next != nil && e.Key < next.Key {
+	if next := g.next; next != nil && e.Key < next.Key && !g.isBlocked() {
 		q.ready.remove(next)
 		g.next = nil
 		g.waiting.push(next)
 	}
-	g.waiting.push(e)
+	g.put(e)
 	q.offer(g)
 }
 
@@ -64,17 +95,25 @@ func (q *queue) offer(g *group) {
 	if !g.isFree() {
 		return
 	}
-	e := g.waiting.peek()
-	switch {
-	case e == nil:
-		delete(q.groups, g.id)
-	case e.Slot == unreadable:
-	default:
-		g.waiting.pop()
+	if e := g.turn(); e != nil {
 		g.next = e
 		q.ready.push(e)
 		q.lane.wake(q)
+		return
 	}
+	if g.isEmpty() {
+		delete(q.groups, g.id)
+	}
+}
+
+// unblock lets a group go on that waited for a dead letter.
+func (q *queue) unblock(g *group) {
+	g.letter = protocol.MessageID{}
+	if e := g.first; e != nil {
+		g.first = nil
+		g.waiting.push(e)
+	}
+	q.offer(g)
 }
 
 // take says that e is not deliverable any more and may come back: its group
@@ -111,9 +150,12 @@ func (q *queue) remove(e *broker.Entry) {
 		return
 	}
 	g := q.group(e)
-	if removed {
+	switch {
+	case removed:
 		g.next = nil
-	} else {
+	case g.first == e:
+		g.first = nil
+	default:
 		g.waiting.remove(e)
 	}
 }
@@ -150,7 +192,7 @@ func (q *queue) unhold() {
 	for e := q.held.pop(); e != nil; e = q.held.pop() {
 		g := q.group(e)
 		g.held--
-		g.waiting.push(e)
+		g.put(e)
 		q.offer(g)
 	}
 }
@@ -158,6 +200,9 @@ func (q *queue) unhold() {
 // setPolicy makes the queue what its newest subscription asks for.
 func (q *queue) setPolicy(p policy) {
 	q.policy = p
+	if len(q.lane.blocks.all) > 0 && (!p.fifo || p.onDeadLetter != protocol.DeadLetterBlock) {
+		q.lane.blocks.removeAll(q.lane, q.name)
+	}
 	if p.fifo {
 		p.maxPriority = 0
 	}
@@ -175,6 +220,7 @@ func (q *queue) setPolicy(p policy) {
 func (q *queue) regroup() {
 	ready := q.ready
 	q.ready, q.groups = lineup{}, make(map[uint64]*group)
+	q.lane.blocks.apply(q)
 	q.held.ahead(func(e *broker.Entry) bool {
 		q.group(e).held++
 		return true
@@ -233,6 +279,9 @@ func (q *queue) groupCounts() (kind protocol.QueueType, all, held, blocked int) 
 		if slices.ContainsFunc(g.away, func(e *broker.Entry) bool { return e.Slot == paused }) {
 			held++
 		}
+		if g.isBlocked() {
+			blocked++
+		}
 	}
-	return protocol.TypeFIFO, len(q.groups), held, 0
+	return protocol.TypeFIFO, len(q.groups), held, blocked
 }

@@ -47,6 +47,9 @@ type lane struct {
 	takeover takeover
 	audits   audits
 	late     late
+	blocks   blocks
+	// diversionsEnded: there is nothing left of the last owner's.
+	diversionsEnded bool
 
 	ahead  int          // bytes of the bodies read before their turn
 	queued atomic.Int64 // bytes of publishes sent to the lane and not staged yet
@@ -90,6 +93,7 @@ func (l *lane) Opened(led *ledger.Ledger) {
 	l.seal = newSeal(led.Secret())
 	l.epoch = strconv.FormatUint(led.Epoch(), 10)
 	l.setTime(time.Now())
+	l.blocks.open(l)
 	for e := range led.Entries() {
 		l.replayed(e)
 	}
@@ -100,6 +104,7 @@ func (l *lane) Opened(led *ledger.Ledger) {
 // time has come can be in a worker's hands.
 func (l *lane) replayed(e *broker.Entry) {
 	q := l.queueOf(e)
+	l.blocks.saw(e, !e.Decided, e.Decided)
 	switch {
 	case e.Decided:
 		q.moving++
@@ -141,6 +146,7 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.takeover.tick(l)
 	l.audits.tick(l)
 	l.late.tick(l)
+	l.blocks.tick(l)
 	l.verdicts.tick(l)
 	more := l.dispatch()
 	l.flushCounts()
@@ -173,7 +179,7 @@ func (l *lane) nextTick() int64 {
 	if l.stalledUntil > l.now {
 		next = min(next, l.stalledUntil)
 	}
-	next = min(next, l.takeover.next(l), l.audits.next(l), l.late.next(l), l.verdicts.next(l))
+	next = min(next, l.takeover.next(l), l.audits.next(l), l.late.next(l), l.blocks.next(l), l.verdicts.next(l))
 	return max(0, next-l.now)
 }
 
@@ -266,6 +272,7 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 // Arrived makes a new entry deliverable.
 func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 	q := l.queueOf(e)
+	l.blocks.saw(e, true, false)
 	if e.Due > l.wall {
 		l.later(e)
 		return
@@ -285,7 +292,10 @@ func (l *lane) Returned(e *broker.Entry) {
 }
 
 // Settled lets what waited for the end of e go on.
-func (l *lane) Settled(e *broker.Entry) { l.queueOf(e).end(e) }
+func (l *lane) Settled(e *broker.Entry) {
+	l.queueOf(e).end(e)
+	l.blocks.handled(l, e)
+}
 
 // Left forgets an entry that is on its way to another ledger.
 func (l *lane) Left(e *broker.Entry) {
@@ -293,12 +303,16 @@ func (l *lane) Left(e *broker.Entry) {
 	l.free(e)
 	delete(l.handedBack, e.Key)
 	q.moving++
+	l.blocks.saw(e, false, true)
 	q.end(e)
 	l.wake(q)
 }
 
 // Handed counts an entry's arrival there.
-func (l *lane) Handed(e *broker.Entry) { l.queueOf(e).moving-- }
+func (l *lane) Handed(e *broker.Entry) {
+	l.queueOf(e).moving--
+	l.blocks.saw(e, false, false)
+}
 
 // Lost gives up a delivery whose settlement the broker would not take.
 func (l *lane) Lost(e *broker.Entry) {

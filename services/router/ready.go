@@ -94,6 +94,9 @@ func (r *readyList) remove(e *broker.Entry) bool {
 	}
 	r.fifo[i] = nil
 	r.size--
+	if i == r.head {
+		r.skip()
+	}
 	return true
 }
 

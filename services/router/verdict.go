@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 const (
@@ -156,7 +157,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	case protocol.VerdictDeadLetter:
 		d.failure(&meta)
 		meta.Reason, meta.Due = v.Reason, 0
-		done = q.store.DeadLetter(e, meta)
+		done = l.deadLetter(q, e, meta)
 		l.countIf(done, q, ledger.DeadLettered)
 	default: // return
 		done = q.store.Return(e, meta)
@@ -169,6 +170,21 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	}
 	l.countEnd(q, what)
 	l.wake(q)
+}
+
+// deadLetter gives a message up. What that means for its group is recorded with
+// it, first.
+func (l *lane) deadLetter(q *queue, e *broker.Entry, meta broker.Meta) bool {
+	if q.groups == nil {
+		return q.store.DeadLetter(e, meta)
+	}
+	switch q.policy.onDeadLetter {
+	case protocol.DeadLetterBlock:
+		l.blocks.add(l, q, e)
+	case protocol.DeadLetterDivert:
+		return l.divert(q, e, meta)
+	}
+	return q.store.DeadLetter(e, meta)
 }
 
 func (l *lane) countIf(ok bool, q *queue, c ledger.Counter) {

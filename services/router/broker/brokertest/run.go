@@ -59,6 +59,17 @@ func Run(t *testing.T, target Target) {
 		{"Paused", (*suite).paused},
 		{"Fairness", (*suite).fairness},
 		{"Order", (*suite).order},
+		{"FIFOHolds", (*suite).fifoHolds},
+		{"FIFOGroups", (*suite).fifoGroups},
+		{"FIFOKeepsPlace", (*suite).fifoKeepsPlace},
+		{"FIFOTimeout", (*suite).fifoTimeout},
+		{"FIFOVanished", (*suite).fifoVanished},
+		{"Blocked", (*suite).blocked},
+		{"Diverted", (*suite).diverted},
+		{"FIFORandom", (*suite).fifoRandom},
+		{"Priority", (*suite).priority},
+		{"PriorityIgnored", (*suite).priorityIgnored},
+		{"OrderRefused", (*suite).orderRefused},
 		{"Scheduled", (*suite).scheduled},
 		{"ScheduledPast", (*suite).scheduledPast},
 		{"ScheduleRefused", (*suite).scheduleRefused},
@@ -83,6 +94,8 @@ func Run(t *testing.T, target Target) {
 		{"BacklogOverRestart", (*suite).backlogOverRestart},
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
 		{"ScheduledOverRestart", (*suite).scheduledOverRestart},
+		{"FIFOOverRestart", (*suite).fifoOverRestart},
+		{"BlockedOverRestart", (*suite).blockedOverRestart},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
 	}
