@@ -66,7 +66,8 @@ func parents(handlers int) ([]context.Context, context.CancelCauseFunc) {
 	all := make([]context.Context, max(handlers/children, 1))
 	cancels := make([]context.CancelCauseFunc, len(all))
 	for i := range all {
-		all[i], cancels[i] = context.WithCancelCause(context.Background())
+		ctx, cancel := context.WithCancelCause(context.Background())
+		all[i], cancels[i] = ctx, cancel
 	}
 	return all, func(cause error) {
 		for _, cancel := range cancels {
