@@ -39,7 +39,7 @@ func startServer(ctx context.Context, s system, data string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &server{dir: dir, cmd: exec.CommandContext(ctx, program, append(s.serve, "--data="+dir)...)} //nolint:gosec // itself
+	srv := &server{dir: dir, cmd: exec.CommandContext(ctx, program, append(s.serve, "--data="+dir)...)}
 	srv.cmd.Stderr = os.Stderr
 	if srv.orders, err = srv.cmd.StdinPipe(); err != nil {
 		return nil, err
