@@ -33,7 +33,7 @@ func TestClosedExecutionsLeaveNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing runs
+	defer c.Close(context.WithoutCancel(t.Context()))
 	use(t, c, nc, "warm-up")
 	before := settled(t, nc)
 
