@@ -135,7 +135,9 @@ func (p *printer) handle(_ context.Context, d *client.Delivery) error {
 func (p *printer) tell(d *client.Delivery, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = json.NewEncoder(p.a.stdout).Encode(printed(d, err))
+	if lost := json.NewEncoder(p.a.stdout).Encode(printed(d, err)); lost != nil {
+		p.a.hintf("%s is handled, and cannot be printed: %v", d.ID, lost)
+	}
 }
 
 // message is a delivery as JSON: the payload as text if it is text, else in
