@@ -271,23 +271,30 @@ func (s *suite) acknowledgedOverRestart() {
 	equal(s, "delivered", s.awaitEmpty("r", 0).Counters[protocol.CountDelivered], n+1)
 }
 
-// longHandlerOverRestart: a handler that runs meanwhile runs once, and its
-// outcome counts.
+// longHandlerOverRestart: a handler that runs meanwhile runs once, though others
+// are idle, and its outcome counts.
 func (s *suite) longHandlerOverRestart() {
 	if !s.Capabilities.Resumes {
 		return
 	}
-	w := s.worker(s.on("r"))
+	const idle = 5
+	all := make(chan delivery, 100)
+	for range 1 + idle {
+		s.worker(s.on("r")).into(all)
+	}
+	s.await("r", "the consumers", func(q protocol.QueueInfo) bool { return q.Consumers == 1+idle })
 	s.publish("r", []byte("long"))
-	d := w.next()
+	long := s.next(all)
 	s.Restart(s.T)
 	s.publish("r", []byte("fresh")) // does not wait for what was withheld
-	fresh := w.next()
+	fresh := s.next(all)
 	equal(s, "message", string(fresh.Data), "fresh")
 	fresh.end(protocol.Acknowledged)
-	s.await("r", "the handler to be known again", func(q protocol.QueueInfo) bool { return q.InFlight == 1 })
-	d.end(protocol.Acknowledged)
+	s.await("r", "the handler to be known again", func(q protocol.QueueInfo) bool { return q.InFlight == 1 && q.Ready == 0 })
+	s.stays("no other handler of it", func() bool { return len(all) == 0 })
+	long.end(protocol.Acknowledged)
 	q := s.awaitEmpty("r", 0)
 	equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 2)
 	equal(s, "delivered", q.Counters[protocol.CountDelivered], 2)
+	equal(s, "deliveries more", len(all), 0)
 }
