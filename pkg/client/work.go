@@ -63,10 +63,12 @@ func (c *Client) Work(ctx context.Context, execution, route string, h Handler, o
 // parents are enough contexts for so many handlers, and what cancels them all.
 func parents(handlers int) ([]context.Context, context.CancelCauseFunc) {
 	const children = 128 // of each, about
-	all := make([]context.Context, max(handlers/children, 1))
-	cancels := make([]context.CancelCauseFunc, len(all))
-	for i := range all {
-		all[i], cancels[i] = context.WithCancelCause(context.Background())
+	n := max(handlers/children, 1)
+	all := make([]context.Context, 0, n)
+	cancels := make([]context.CancelCauseFunc, 0, n)
+	for range n {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		all, cancels = append(all, ctx), append(cancels, cancel)
 	}
 	return all, func(cause error) {
 		for _, cancel := range cancels {

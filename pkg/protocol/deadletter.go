@@ -41,7 +41,10 @@ type DeadLetter struct {
 	Group        string              `json:"group,omitempty"`
 	Priority     uint8               `json:"priority,omitempty"`
 	Headers      map[string][]string `json:"headers,omitempty"`
-	Payload      []byte              `json:"payload,omitempty"` // base64 in JSON
+	// HeadersBase64 has, byte for byte, the headers whose values are not UTF-8;
+	// in Headers, which is JSON text, these have U+FFFD for what is not.
+	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
+	Payload       []byte              `json:"payload,omitempty"` // base64 in JSON
 }
 
 // DeadPresentRequest asks the owner of a ledger of dead letters which of them
@@ -74,4 +77,7 @@ type DeadActRequest struct {
 // DeadActReply says how many were redriven or discarded; 0 is no error.
 type DeadActReply struct {
 	Count int64 `json:"count"`
+	// Refused letters stay: their executions are closed (EXECUTION_CLOSED). A
+	// redrive of which all are refused is that error.
+	Refused int64 `json:"refused,omitempty"`
 }

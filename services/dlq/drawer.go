@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/waybill-mq/waybill/internal/books"
+	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -25,6 +26,7 @@ type drawer struct {
 	// leaving are the messages whose letters leave: they are not in the index any
 	// more, and still in the ledger.
 	leaving map[protocol.MessageID]int
+	closed  closing.Closed
 }
 
 func newDrawer(lanes *books.Lanes) *drawer {
@@ -74,6 +76,7 @@ func (d *drawer) Opened(l *ledger.Ledger) {
 	for _, one := range letters {
 		d.index(one)
 	}
+	d.closed.Open(l, d)
 }
 
 // Handle runs what others ask.
@@ -101,6 +104,10 @@ func (d *drawer) Committed(c *ledger.Commit) {
 		switch c.Kind {
 		case ledger.KindAccept:
 			d.newest = max(d.newest, e.Key)
+			if d.closed.Arrived(e.Queue.Name) {
+				d.discard(e, nil)
+				continue
+			}
 			d.index(newLetter(e))
 		case ledger.KindDecide:
 			queueSlot(e.Queue).moving++
@@ -112,6 +119,7 @@ func (d *drawer) Committed(c *ledger.Commit) {
 		default:
 		}
 	}
+	d.closed.Committed(c.Tag)
 	if b, ok := c.Tag.(*books.Batch); ok {
 		b.Committed()
 	}
@@ -124,8 +132,8 @@ func (d *drawer) left(e *ledger.Entry) {
 	}
 }
 
-// Tick has nothing to do: a dead letter waits for people.
-func (d *drawer) Tick(time.Time) time.Time { return time.Time{} }
+// Tick ends tombstones: a dead letter waits for people.
+func (d *drawer) Tick(now time.Time) time.Time { return d.closed.Tick(now) }
 
 // Closed is the end. Whoever waits for an answer learns it from the ledger's
 // Done.

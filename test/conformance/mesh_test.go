@@ -6,9 +6,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
@@ -16,7 +19,6 @@ import (
 	"github.com/waybill-mq/waybill/services/registry"
 	"github.com/waybill-mq/waybill/services/retry"
 	"github.com/waybill-mq/waybill/services/router"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +37,8 @@ type inProcess struct {
 	port   int // -1 before the first start
 	limits router.Limits
 	log    *slog.Logger
+	// tombstone is how long closed executions stay closed; 0: a day.
+	tombstone time.Duration
 
 	server   *natsserver.Server
 	services []service
@@ -66,7 +70,7 @@ func (m *inProcess) start(t *testing.T) {
 	m.services = nil
 	for _, start := range []func(mesh.ConnectOptions) (service, error){
 		func(o mesh.ConnectOptions) (service, error) {
-			return registry.New(registry.Options{Mesh: o, Instance: "registry-a", Logger: m.log})
+			return registry.New(registry.Options{Mesh: o, Instance: "registry-a", Logger: m.log, Tombstone: m.tombstone})
 		},
 		func(o mesh.ConnectOptions) (service, error) {
 			return retry.New(retry.Options{Mesh: o, Instance: "retry-a", Logger: m.log})
@@ -94,8 +98,8 @@ func (m *inProcess) stop(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	defer cancel()
 	var errs []error
-	for i := len(m.services) - 1; i >= 0; i-- {
-		errs = append(errs, m.services[i].Stop(ctx))
+	for _, s := range slices.Backward(m.services) {
+		errs = append(errs, s.Stop(ctx))
 	}
 	errs = append(errs, m.server.Stop(ctx))
 	if err := errors.Join(errs...); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -48,6 +49,7 @@ type commands struct {
 	Queue        queueCmd        `cmd:"" help:"Queues and what is in them."`
 	Subscription subscriptionCmd `cmd:"" help:"Who works on what."`
 	DLQ          dlqCmd          `cmd:"" name:"dlq" help:"Dead letters: look at them, redrive them, discard them."`
+	Execution    executionCmd    `cmd:"" help:"Executions: what is in them; close them, drop what is left."`
 	Retry        retryCmd        `cmd:"" help:"Messages that wait for their time: look at them, release them, cancel them."`
 	Stats        statsCmd        `cmd:"" help:"What the mesh has counted."`
 	Version      versionCmd      `cmd:"" help:"Print the version."`
@@ -74,7 +76,10 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
 	if err := command.Run(a); err != nil {
-		_, _ = fmt.Fprintln(stderr, "waybill:", err)
+		_, _ = fmt.Fprintf(stderr, "waybill: %v\n", err)
+		if next := a.next(command.Selected().Path(), err); next != "" && !strings.Contains(err.Error(), "next: ") {
+			_, _ = fmt.Fprintf(stderr, "  next: %s\n", next)
+		}
 		return exitCode(err)
 	}
 	return ExitOK
@@ -86,6 +91,23 @@ func spelled(args []string) []string {
 		return append(slices.Clone(args[1:]), "--help")
 	}
 	return args
+}
+
+// next is the command to type after an error that names none itself.
+func (a *app) next(asked string, err error) string {
+	there := func(rest, why string) string { return command(a.flags.NATS, rest) + " " + why }
+	switch protocol.CodeOf(err) {
+	case protocol.CodeInvalidArgs, protocol.CodeInvalidName, protocol.CodeReservedHeader:
+		return "waybill help " + asked
+	case protocol.CodeQuotaExceeded:
+		return there("queue ls", "shows what fills it")
+	case protocol.CodeFunctionNotFound:
+		return there("stats", "shows how many functions are served")
+	case protocol.CodeTimeout:
+		return there("stats", "shows which services answer")
+	default:
+		return ""
+	}
 }
 
 type exit int

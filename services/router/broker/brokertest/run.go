@@ -74,6 +74,10 @@ func Run(t *testing.T, target Target) {
 		{"ScheduledPast", (*suite).scheduledPast},
 		{"ScheduleRefused", (*suite).scheduleRefused},
 		{"ScheduledOperated", (*suite).scheduledOperated},
+		{"ExecutionClosed", (*suite).executionClosed},
+		{"ExecutionPurged", (*suite).executionPurged},
+		{"ExecutionReopened", (*suite).executionReopened},
+		{"ExecutionNeighbours", (*suite).executionNeighbours},
 	}
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
@@ -92,10 +96,12 @@ func Run(t *testing.T, target Target) {
 	}{
 		{"BudgetOverRestart", (*suite).budgetOverRestart},
 		{"BacklogOverRestart", (*suite).backlogOverRestart},
+		{"AcknowledgedOverRestart", (*suite).acknowledgedOverRestart},
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
 		{"ScheduledOverRestart", (*suite).scheduledOverRestart},
 		{"FIFOOverRestart", (*suite).fifoOverRestart},
 		{"BlockedOverRestart", (*suite).blockedOverRestart},
+		{"ClosedOverRestart", (*suite).closedOverRestart},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
 	}
