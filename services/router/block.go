@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -155,7 +154,7 @@ func (b *blocks) tick(l *lane) {
 			continue
 		}
 		b.asked = append(b.asked, asked{name, x.step})
-		q.Letters = append(q.Letters, protocol.LetterName{Queue: name.queue, MessageID: uuid.UUID(x.letter).String()})
+		q.Letters = append(q.Letters, protocol.LetterName{Queue: name.queue, MessageID: x.letter.String()})
 		if len(q.Letters) == blocksAsk {
 			break // in no order: the others another time
 		}

@@ -133,7 +133,7 @@ func TestLineupKeepsPriorities(t *testing.T) {
 				u.push(e)
 				want = append(want, e)
 			},
-			"pop and push back": func(t *rapid.T) {
+			"pop and push back": func(*rapid.T) {
 				if e := u.pop(); e != nil {
 					u.push(e)
 				}
@@ -155,7 +155,7 @@ func TestLineupKeepsPriorities(t *testing.T) {
 				}
 				want = slices.Delete(want, i, i+1)
 			},
-			"take": func(t *rapid.T) {
+			"take": func(*rapid.T) {
 				var older readyList
 				first := slices.MinFunc(append(slices.Clone(want), &broker.Entry{Key: key + 1}), func(a, b *broker.Entry) int { return int(a.Key) - int(b.Key) })
 				if first.Key == 1 {

@@ -188,6 +188,7 @@ func (l *lane) deadLetter(q *queue, e *broker.Entry, meta broker.Meta) bool {
 		l.blocks.add(l, q, e)
 	case protocol.DeadLetterDivert:
 		return l.divert(q, e, meta)
+	case protocol.DeadLetterContinue, "":
 	}
 	return q.store.DeadLetter(e, meta)
 }

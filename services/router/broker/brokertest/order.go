@@ -19,8 +19,8 @@ func (s *suite) fifo(route string) protocol.SubscriptionSpec {
 	return spec
 }
 
-// fifoHolds: A fails once: A A B C, one at a time, however much the consumer
-// would take at once.
+// fifoHolds: what fails comes again before what follows it, one at a time,
+// however much the consumer would take at once.
 func (s *suite) fifoHolds() {
 	for _, name := range []string{"A", "B", "C"} {
 		s.publish("r", []byte(name))
@@ -430,8 +430,8 @@ func (s *suite) priority() {
 	spec := s.on("r")
 	spec.Concurrency, spec.MaxPriority = new(1), 9
 	w := s.worker(spec)
-	var got []string
-	for range 7 {
+	got := make([]string, 0, 7)
+	for range cap(got) {
 		d := w.next()
 		if len(got) == 0 { // it comes back to its place, before what is less urgent
 			d.end(protocol.Cancelled)
