@@ -25,6 +25,7 @@ type presence struct {
 
 const (
 	probeEvery   = time.Second
+	probeLate    = int64(3 * probeEvery)
 	probeMisses  = 2                             // "no responders" in a row
 	probeSilence = int64(protocol.WorkerSilence) // without any sign of life
 )
@@ -40,10 +41,15 @@ func (p *presence) run(ctx context.Context) {
 	t := time.NewTicker(probeEvery)
 	defer t.Stop()
 	p.restart()
+	looked := p.s.clock(time.Now())
 	for {
 		select {
 		case now := <-t.C:
-			p.look(p.s.clock(now))
+			if p.s.clock(now)-looked > probeLate { // this process was stopped itself
+				p.restart()
+			}
+			looked = p.s.clock(now)
+			p.look(looked)
 		case <-ctx.Done():
 			return
 		}
