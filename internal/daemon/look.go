@@ -71,14 +71,14 @@ func awaitName(ctx context.Context, nc *nats.Conn, service string, f *Flags, log
 }
 
 func isTaken(ctx context.Context, nc *nats.Conn, self protocol.Ready) (bool, error) {
-	if ctx.Err() != nil {
-		return true, nil // as far as is known
-	}
 	answers, err := mesh.Gather[protocol.Ready](ctx, nc, protocol.SubjectReady, protocol.Empty{}, 0)
 	for _, a := range answers {
 		if a.Service == self.Service && a.Instance == self.Instance {
 			return true, nil
 		}
+	}
+	if ctx.Err() != nil {
+		return true, nil // as far as is known
 	}
 	if protocol.CodeOf(err) == protocol.CodeUnavailable {
 		return false, err
