@@ -81,6 +81,7 @@ func Run(t *testing.T, target Target) {
 	}{
 		{"BudgetOverRestart", (*suite).budgetOverRestart},
 		{"BacklogOverRestart", (*suite).backlogOverRestart},
+		{"AcknowledgedOverRestart", (*suite).acknowledgedOverRestart},
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
 		{"ScheduledOverRestart", (*suite).scheduledOverRestart},
 	} {
