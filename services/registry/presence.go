@@ -148,17 +148,13 @@ func (s *Service) lookUp(id string, revision uint64, m *nats.Msg) {
 func (s *Service) expire(ctx context.Context) {
 	tick := time.NewTicker(s.o.Silence / 15)
 	defer tick.Stop()
-	for looked := time.Now(); ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		now := time.Now()
-		if now.Sub(looked) > s.o.Silence/3 { // this process was stopped itself
-			s.alive.nobodyBefore(now)
-		}
-		looked = now
 		s.alive.look(s.nc, now)
 		for _, doc := range s.known.all() {
 			if s.alive.silent(doc.ID, now) {

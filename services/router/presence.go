@@ -26,7 +26,6 @@ type presence struct {
 
 const (
 	probeEvery   = time.Second
-	probeLate    = int64(3 * probeEvery)
 	probeMisses  = 2                             // "no responders" in a row
 	probeSilence = int64(protocol.WorkerSilence) // without any sign of life
 	lookGap      = probeSilence / 3              // without a look of ours: this process stood still
@@ -43,15 +42,10 @@ func (p *presence) run(ctx context.Context) {
 	t := time.NewTicker(probeEvery)
 	defer t.Stop()
 	p.restart()
-	looked := p.s.clock(time.Now())
 	for {
 		select {
 		case now := <-t.C:
-			if p.s.clock(now)-looked > probeLate { // this process was stopped itself
-				p.restart()
-			}
-			looked = p.s.clock(now)
-			p.look(looked)
+			p.look(p.s.clock(now))
 		case <-ctx.Done():
 			return
 		}
