@@ -77,13 +77,11 @@ func isTaken(ctx context.Context, nc *nats.Conn, self protocol.Ready) (bool, err
 			return true, nil
 		}
 	}
-	if ctx.Err() != nil {
-		return true, nil // as far as is known
+	unheard := ctx.Err() != nil // nobody was, so it may be taken still
+	if protocol.CodeOf(err) != protocol.CodeUnavailable {
+		err = nil // somebody who cannot tell is not this one
 	}
-	if protocol.CodeOf(err) == protocol.CodeUnavailable {
-		return false, err
-	}
-	return false, nil // somebody who cannot tell is not this one
+	return unheard, err
 }
 
 // pause waits for d; false if ctx ended first.

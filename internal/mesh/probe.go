@@ -48,31 +48,43 @@ func Probe(ctx context.Context, nc *nats.Conn) (*Found, error) {
 		URL: nc.ConnectedUrlRedacted(), Version: nc.ConnectedServerVersion(),
 		Cluster: nc.ConnectedClusterName(), MaxPayload: nc.MaxPayload(),
 	}
+	if err := f.checkServer(nc); err != nil {
+		return f, err
+	}
+	err := f.checkJetStream(ctx, nc)
+	return f, err
+}
+
+func (f *Found) checkServer(nc *nats.Conn) error {
 	if !nc.HeadersSupported() {
-		return f, f.lacks("message headers", "run NATS 2.11 or later")
+		return f.lacks("message headers", "run NATS 2.11 or later")
 	}
 	if f.MaxPayload < leastPayload {
-		return f, f.lacks(fmt.Sprintf("room for messages (max_payload is %d bytes)", f.MaxPayload),
+		return f.lacks(fmt.Sprintf("room for messages (max_payload is %d bytes)", f.MaxPayload),
 			fmt.Sprintf("raise max_payload in its configuration to %d, at least %d", goodPayload, leastPayload))
 	}
+	return nil
+}
+
+func (f *Found) checkJetStream(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
-		return f, err
+		return err
 	}
 	account, err := js.AccountInfo(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
-		return f, f.lacks("JetStream", "start it with -js, or with a jetstream block in its configuration")
+		return f.lacks("JetStream", "start it with -js, or with a jetstream block in its configuration")
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return f, f.lacks("JetStream for this account", "enable it for the account these credentials belong to")
+		return f.lacks("JetStream for this account", "enable it for the account these credentials belong to")
 	case err != nil:
-		return f, protocol.Errorf(protocol.CodeUnavailable, "JetStream of NATS at %s does not answer: %v; may these credentials use $JS.API.>?", f.URL, err)
+		return protocol.Errorf(protocol.CodeUnavailable, "JetStream of NATS at %s does not answer: %v; may these credentials use $JS.API.>?", f.URL, err)
 	case account.API.Level < apiLevel:
-		return f, f.lacks("reads of many messages at once", "run NATS 2.11 or later")
+		return f.lacks("reads of many messages at once", "run NATS 2.11 or later")
 	case account.Limits.MaxStore == 0 && len(account.Tiers) == 0:
-		return f, f.lacks("file storage", "allow this account to store on disk")
+		return f.lacks("file storage", "allow this account to store on disk")
 	}
-	return f, nil
+	return nil
 }
 
 func (f *Found) lacks(what, cure string) error {

@@ -50,7 +50,7 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 var builtServices = sync.OnceValues(func() (string, error) {
-	var programs []string
+	programs := make([]string, 0, len(Services))
 	for _, service := range Services {
 		programs = append(programs, module+"services/"+service+"/cmd/waybill-"+service)
 	}
