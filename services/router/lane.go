@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -44,6 +45,8 @@ type lane struct {
 	pauses   entryHeap // entries that are not due, by due time
 	verdicts verdicts
 	schedule schedule
+	closed   closing.Closed
+	tombEnd  time.Time // when the next of them ends; zero: none does
 	takeover takeover
 	audits   audits
 
@@ -92,6 +95,7 @@ func (l *lane) Opened(led *ledger.Ledger) {
 	for e := range led.Entries() {
 		l.replayed(e)
 	}
+	l.closed.Open(led, l)
 	l.takeover.begin(l)
 }
 
@@ -120,7 +124,11 @@ func (l *lane) Handle(events []event) {
 
 // Committed passes the ledger's report to the store, which tells the lane in
 // the terms all brokers share.
-func (l *lane) Committed(c *ledger.Commit) { l.store.Committed(c) }
+func (l *lane) Committed(c *ledger.Commit) {
+	if !l.closed.Committed(c.Tag) {
+		l.store.Committed(c)
+	}
+}
 
 // Loaded passes what was read on to the store in the same way.
 func (l *lane) Loaded(e *ledger.Entry, m *ledger.Message, _ ledger.Meta, err error) {
@@ -137,6 +145,7 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.expire()
 	l.resume()
 	l.schedule.tick(l)
+	l.tombEnd = l.closed.Tick(now)
 	l.takeover.tick(l)
 	l.audits.tick(l)
 	l.verdicts.tick(l)
@@ -171,7 +180,7 @@ func (l *lane) nextTick() int64 {
 	if l.stalledUntil > l.now {
 		next = min(next, l.stalledUntil)
 	}
-	next = min(next, l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
+	next = min(next, l.closedNext(), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
 	return max(0, next-l.now)
 }
 
@@ -231,6 +240,7 @@ func (l *lane) queue(name string) *queue {
 			q.ledger.Slot = q
 		}
 		l.queues[name] = q
+		l.closed.Meet(name)
 	}
 	return q
 }
@@ -261,6 +271,10 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 // Arrived makes a new entry deliverable.
 func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 	q := l.queueOf(e)
+	if l.closed.Arrived(q.name) {
+		l.drop(e)
+		return
+	}
 	if e.Due > l.wall {
 		l.later(e)
 		return
@@ -273,6 +287,10 @@ func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 func (l *lane) Returned(e *broker.Entry) {
 	q := l.queueOf(e)
 	l.free(e)
+	if l.closed.Purged(q.name) {
+		l.drop(e)
+		return
+	}
 	if e.Due > l.wall {
 		l.pause(e)
 		return
