@@ -105,6 +105,9 @@ const (
 	SubjectEvent = Prefix + "event."
 	// SubjectWorkerChanged carries a WorkerChanged for each change.
 	SubjectWorkerChanged = SubjectEvent + "registry.worker"
+	// SubjectLeases is followed by <service>; an instance of it says, with an
+	// empty message, that it has come, or that it has given ledgers free.
+	SubjectLeases = SubjectEvent + "leases."
 	// SubjectLoad carries a Load of each instance that owns ledgers, every
 	// LoadInterval.
 	SubjectLoad = SubjectEvent + "mesh.load"
