@@ -35,6 +35,21 @@ const (
 
 // checkBlocks reads every block of a stream.
 func checkBlocks(stream string, meta []byte) error {
+	return eachDamaged(stream, meta, func(b *damagedBlock) error {
+		return &StoreError{File: b.file, What: fmt.Sprintf("the record at byte %d is not what was written", b.bad)}
+	})
+}
+
+// damagedBlock is a block with a record that cannot be read.
+type damagedBlock struct {
+	file string
+	data []byte
+	bad  int // where the first such record begins
+	hash hash.Hash64
+}
+
+// eachDamaged calls f with each damaged block of a stream, until it fails.
+func eachDamaged(stream string, meta []byte, f func(*damagedBlock) error) error {
 	if !plain(stream, meta) {
 		return nil
 	}
@@ -43,23 +58,25 @@ func checkBlocks(stream string, meta []byte) error {
 		return err
 	}
 	for i, n := range blocks {
-		file := filepath.Join(stream, "msgs", strconv.Itoa(n)+".blk")
-		h, err := blockHash(stream, n)
-		if err != nil {
+		b := damagedBlock{file: filepath.Join(stream, "msgs", strconv.Itoa(n)+".blk")}
+		if b.hash, err = blockHash(stream, n); err != nil {
 			return err
 		}
-		data, err := os.ReadFile(file)
+		b.data, err = os.ReadFile(b.file)
 		if errors.Is(err, os.ErrNotExist) { // it was only listed
 			continue
 		}
 		if err != nil {
-			return &StoreError{File: file, What: err.Error()}
+			return &StoreError{File: b.file, What: err.Error()}
 		}
-		bad, ok := firstBad(h, data)
-		if ok || (i == len(blocks)-1 && tornTail(h, data[bad:])) {
+		bad, ok := firstBad(b.hash, b.data)
+		if ok || (i == len(blocks)-1 && tornTail(b.hash, b.data[bad:])) {
 			continue
 		}
-		return &StoreError{File: file, What: fmt.Sprintf("the record at byte %d is not what was written", bad)}
+		b.bad = bad
+		if err := f(&b); err != nil {
+			return err
+		}
 	}
 	return nil
 }

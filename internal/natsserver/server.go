@@ -94,16 +94,18 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	return &Server{nats: srv, name: name}, nil
 }
 
-// checkStore fails for a damaged store unless the loss is accepted.
+// checkStore fails for a damaged store, or repairs it if the loss is accepted.
 func (o Options) checkStore() error {
-	err := checkStore(filepath.Join(o.DataDir, "jetstream"))
-	if err != nil && o.AcceptLoss {
-		if o.Logger != nil {
-			o.Logger.Warn("the store is damaged; going on without what cannot be read, as told", "error", err)
-		}
-		return nil
+	dir := filepath.Join(o.DataDir, "jetstream")
+	err := checkStore(dir)
+	if err == nil || !o.AcceptLoss {
+		return err
 	}
-	return err
+	aside := filepath.Join(o.DataDir, "damaged")
+	if o.Logger != nil {
+		o.Logger.Warn("the store is damaged; going on without what cannot be read, as told", "error", err, "kept_in", aside)
+	}
+	return repairStore(dir, aside)
 }
 
 func (o Options) server(name string) *server.Options {

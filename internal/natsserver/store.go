@@ -27,6 +27,17 @@ func (e *StoreError) Error() string {
 // no stream, and would be made anew, empty; a block that cannot be read would be
 // cut off.
 func checkStore(dir string) error {
+	return eachStream(dir, func(stream string, meta []byte, err error) error {
+		if err != nil {
+			return err
+		}
+		return checkBlocks(stream, meta)
+	})
+}
+
+// eachStream calls f with every stream's directory and its description, or what
+// is wrong with that, until f fails.
+func eachStream(dir string, f func(stream string, meta []byte, err error) error) error {
 	streams, err := filepath.Glob(filepath.Join(dir, "*", "streams", "*"))
 	if err != nil {
 		return err
@@ -39,10 +50,7 @@ func checkStore(dir string) error {
 		if err != nil && empty(stream) { // a crash came while it was made
 			continue
 		}
-		if err != nil {
-			return err
-		}
-		if err := checkBlocks(stream, meta); err != nil {
+		if err := f(stream, meta, err); err != nil {
 			return err
 		}
 	}

@@ -45,7 +45,7 @@ type QueueInfo struct {
 const (
 	CountPublished    = "published"
 	CountDeduplicated = "deduplicated"
-	CountDelivered    = "delivered"
+	CountDelivered    = "delivered" // deliveries that came to an end in a worker's hands
 	CountAcknowledged = "acknowledged"
 	CountFiltered     = "filtered"
 	CountFailed       = "failed"

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -249,18 +248,18 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 	o.reply = l.seal.append(append(o.reply[:0], l.reply...), l.tokenOf(e))
 	o.msg = nats.Msg{Subject: c.Deliver, Reply: string(o.reply), Header: o.header, Data: m.Body}
 	err := l.s.bulk.PublishMsg(&o.msg)
-	switch {
-	case err == nil:
-		l.count(d.q, ledger.Delivered)
-	case errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadHeaderMsg):
+	if err == nil {
+		return // counted when it ends: nobody may be there to take it
+	}
+	if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadHeaderMsg) {
 		// It was published when NATS took more, and must not stop the others.
 		l.release(d)
 		l.judge(d, protocol.Rejected, "the message cannot be sent to a worker: "+err.Error())
-	default:
-		l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
-		l.stalledUntil = l.now + int64(stall)
-		l.putBack(d)
+		return
 	}
+	l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
+	l.stalledUntil = l.now + int64(stall)
+	l.putBack(d)
 }
 
 // pause keeps e from being delivered before it is due.

@@ -115,6 +115,7 @@ func (l *lane) acknowledged(e *broker.Entry) {
 	}
 	e.Slot = settled
 	delete(l.handedBack, e.Key)
+	l.count(q, ledger.Delivered)
 	l.count(q, ledger.Acknowledged)
 	q.store.Settle(e)
 }
@@ -126,6 +127,7 @@ func (l *lane) ended(d *delivery, what protocol.Outcome, text string) {
 		// Its worker is shutting down: others first.
 		l.rest(d.c)
 		l.handedBack[d.e.Key]++
+		l.count(d.q, ledger.Delivered)
 		l.putBack(d)
 		return
 	}

@@ -37,6 +37,7 @@ type verdicts struct {
 // judge gives a delivery that ended to the retry service.
 func (l *lane) judge(d *delivery, what protocol.Outcome, text string) {
 	d.stage, d.outcome, d.text, d.at = judged, what, text, l.wall
+	l.count(d.q, ledger.Delivered)
 	d.q.judging++
 	l.open.Add(1)
 	l.verdicts.waiting = append(l.verdicts.waiting, d)

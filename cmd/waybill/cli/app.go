@@ -37,23 +37,23 @@ type app struct {
 // log is the program's log, on stderr.
 func (a *app) log(level slog.Level) *slog.Logger {
 	if isTerminal(a.stderr) {
-		return slog.New(tint.NewHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
+		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// say writes a line for people; with --json stdout is for machines alone.
-func (a *app) say(format string, args ...any) {
+// sayf writes a line for people; with --json stdout is for machines alone.
+func (a *app) sayf(format string, args ...any) {
 	w := a.stdout
 	if a.flags.JSON {
 		w = a.stderr
 	}
-	fmt.Fprintf(w, format+"\n", args...)
+	_, _ = fmt.Fprintf(w, format+"\n", args...)
 }
 
-// hint writes a line beside the output, which machines do not read.
-func (a *app) hint(format string, args ...any) {
-	fmt.Fprintf(a.stderr, format+"\n", args...)
+// hintf writes a line beside the output, which machines do not read.
+func (a *app) hintf(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.stderr, format+"\n", args...)
 }
 
 // show writes a value as JSON with --json, else as people is.

@@ -32,7 +32,7 @@ func (c *callCmd) Run(a *app) error {
 		return err
 	}
 	if isTerminal(a.stdout) {
-		a.say("")
+		a.sayf("")
 	}
 	return nil
 }

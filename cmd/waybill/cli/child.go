@@ -69,15 +69,17 @@ func outcome(ctx context.Context, err error, stderr *tail) error {
 
 // environment is what a child knows of its message besides the payload.
 func environment(d *client.Delivery) []string {
-	env := []string{
-		"WAYBILL_MESSAGE_ID=" + d.ID,
-		"WAYBILL_EXECUTION=" + d.Execution,
-		"WAYBILL_ROUTE=" + d.Route,
-		"WAYBILL_ATTEMPT=" + strconv.Itoa(d.Attempt),
-		"WAYBILL_MAX_RETRIES=" + strconv.Itoa(d.MaxRetries),
-		"WAYBILL_GENERATION=" + strconv.Itoa(d.Generation),
-	}
-	for name, value := range d.Headers() {
+	headers := d.Headers()
+	env := make([]string, 0, 6+len(headers))
+	env = append(env,
+		"WAYBILL_MESSAGE_ID="+d.ID,
+		"WAYBILL_EXECUTION="+d.Execution,
+		"WAYBILL_ROUTE="+d.Route,
+		"WAYBILL_ATTEMPT="+strconv.Itoa(d.Attempt),
+		"WAYBILL_MAX_RETRIES="+strconv.Itoa(d.MaxRetries),
+		"WAYBILL_GENERATION="+strconv.Itoa(d.Generation),
+	)
+	for name, value := range headers {
 		env = append(env, "WAYBILL_HEADER_"+variable(name)+"="+value)
 	}
 	return env

@@ -58,7 +58,7 @@ func (c *demoCmd) send(a *app, m *up.Mesh, trees []string, store string) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, run.Close(context.Background())) }()
-	a.say("\nfinding, parsing and storing the Go files of %d directories, each as an execution of its own …", len(trees))
+	a.sayf("\nfinding, parsing and storing the Go files of %d directories, each as an execution of its own …", len(trees))
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(a.ctx, demoTimeout)
 	defer cancel()
@@ -66,7 +66,7 @@ func (c *demoCmd) send(a *app, m *up.Mesh, trees []string, store string) (err er
 	if err != nil {
 		return err
 	}
-	a.say("done in %v\n", time.Since(began).Round(10*time.Millisecond))
+	a.sayf("done in %v\n", time.Since(began).Round(10*time.Millisecond))
 	if err := c.report(a, executions); err != nil || c.Once {
 		return err
 	}
@@ -100,12 +100,12 @@ func totals(a *app, executions []*demo.Execution) {
 		g.row(e.ID, e.Got.Published, e.Got.Acknowledged, e.Got.Retried, e.Got.DeadLettered, e.Tree)
 	}
 	g.write(a.stdout)
-	a.say("")
+	a.sayf("")
 	for _, e := range executions {
 		if e.Agrees() {
-			a.say("%s: a direct walk agrees: %d files stored with %d functions, and every number above", e.ID, e.Want.Files, e.Want.Functions)
+			a.sayf("%s: a direct walk agrees: %d files stored with %d functions, and every number above", e.ID, e.Want.Files, e.Want.Functions)
 		} else {
-			a.say("%s: DIFFERS from the direct walk, which foretold %+v", e.ID, e.Want)
+			a.sayf("%s: DIFFERS from the direct walk, which foretold %+v", e.ID, e.Want)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func graves(a *app, letters []protocol.DeadLetter) {
 	if len(letters) == 0 {
 		return
 	}
-	a.say("\nsome of the dead letters; %s lists all", command(a.flags.NATS, "dlq ls"))
+	a.sayf("\nsome of the dead letters; %s lists all", command(a.flags.NATS, "dlq ls"))
 	g := newGrid("ID", "QUEUE", "ATTEMPTS", "REASON", "ERROR")
 	redrive := letters[0]
 	for _, l := range letters {
@@ -143,19 +143,19 @@ func graves(a *app, letters []protocol.DeadLetter) {
 		}
 	}
 	g.write(a.stdout)
-	a.say("\nsend one back, with all its tries anew:\n  %s", command(a.flags.NATS, "dlq redrive "+redrive.MessageID))
+	a.sayf("\nsend one back, with all its tries anew:\n  %s", command(a.flags.NATS, "dlq redrive "+redrive.MessageID))
 }
 
 // serve keeps the mesh and the demo's workers going.
 func serve(a *app, m *up.Mesh) error {
-	a.say("\nstill serving, until Ctrl-C; look around from another terminal:")
+	a.sayf("\nstill serving, until Ctrl-C; look around from another terminal:")
 	for _, rest := range []string{"queue ls", "subscription ls", "dlq ls", "stats"} {
-		a.say("  %s", command(a.flags.NATS, rest))
+		a.sayf("  %s", command(a.flags.NATS, rest))
 	}
-	a.say("  curl %s/readyz\n  curl %s/metrics", m.HTTP(), m.HTTP())
+	a.sayf("  curl %s/readyz\n  curl %s/metrics", m.HTTP(), m.HTTP())
 	select {
 	case <-a.ctx.Done():
-		a.hint("stopping; a second signal ends it at once")
+		a.hintf("stopping; a second signal ends it at once")
 		return nil
 	case <-m.Failed():
 		return m.Err()

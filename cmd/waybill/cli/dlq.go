@@ -2,9 +2,9 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,7 +46,11 @@ func (c *dlqLsCmd) Run(a *app) error {
 
 func (c *dlqLsCmd) report(a *app, page *protocol.DeadPage) {
 	if len(page.Letters) == 0 {
-		a.say("no dead letters%s", map[bool]string{true: " here; there are " + fmt.Sprint(page.Total) + " in all"}[page.Total > 0])
+		if page.Total > 0 {
+			a.sayf("no dead letters after the first %d", page.Total)
+		} else {
+			a.sayf("no dead letters")
+		}
 		return
 	}
 	g := newGrid("ID", "QUEUE", "ATTEMPTS", "REASON", "LAST FAILURE", "ERROR")
@@ -55,9 +59,9 @@ func (c *dlqLsCmd) report(a *app, page *protocol.DeadPage) {
 	}
 	g.write(a.stdout)
 	if shown := int64(c.Offset + len(page.Letters)); shown < page.Total {
-		a.hint("%d of %d; the next: --offset %d", shown, page.Total, shown)
+		a.hintf("%d of %d; the next: --offset %d", shown, page.Total, shown)
 	}
-	a.hint("look at one: %s; send it back: %s", command(a.flags.NATS, "dlq show ID"), command(a.flags.NATS, "dlq redrive ID"))
+	a.hintf("look at one: %s; send it back: %s", command(a.flags.NATS, "dlq show ID"), command(a.flags.NATS, "dlq redrive ID"))
 }
 
 type dlqShowCmd struct {
@@ -78,18 +82,18 @@ func (c *dlqShowCmd) Run(a *app) error {
 func describe(a *app, l *protocol.DeadLetter) {
 	for _, line := range [][2]string{
 		{"id", l.MessageID}, {"queue", l.Queue}, {"subscription", l.Source},
-		{"reason", string(l.Reason)}, {"attempts", fmt.Sprint(l.Attempts)}, {"redriven", fmt.Sprint(l.Generation)},
+		{"reason", string(l.Reason)}, {"attempts", strconv.FormatUint(uint64(l.Attempts), 10)}, {"redriven", strconv.FormatUint(uint64(l.Generation), 10)},
 		{"published", l.PublishedAt.Format(time.RFC3339Nano)},
 		{"first failure", l.FirstFailure.Format(time.RFC3339Nano)}, {"last failure", l.LastFailure.Format(time.RFC3339Nano)},
 		{"size", plural(int64(l.SizeBytes), "byte", "bytes")},
 	} {
-		a.say("%-14s %s", line[0], printable(line[1]))
+		a.sayf("%-14s %s", line[0], printable(line[1]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
-		a.say("%-14s %s: %s", "header", printable(name), printable(strings.Join(l.Headers[name], ", ")))
+		a.sayf("%-14s %s: %s", "header", printable(name), printable(strings.Join(l.Headers[name], ", ")))
 	}
-	a.say("error\n%s", indented(printable(l.Error)))
-	a.say("payload\n%s", indented(payloadText(l.Payload)))
+	a.sayf("error\n%s", indented(printable(l.Error)))
+	a.sayf("payload\n%s", indented(payloadText(l.Payload)))
 }
 
 func indented(s string) string {
@@ -146,9 +150,9 @@ func (t *target) act(a *app, subject, done string) error {
 		return err
 	}
 	return a.show(reply, func() {
-		a.say("%s %s", done, plural(reply.Count, "dead letter", "dead letters"))
+		a.sayf("%s %s", done, plural(reply.Count, "dead letter", "dead letters"))
 		if reply.Count == 0 {
-			a.hint("see what there is: %s", command(a.flags.NATS, "dlq ls"))
+			a.hintf("see what there is: %s", command(a.flags.NATS, "dlq ls"))
 		}
 	})
 }

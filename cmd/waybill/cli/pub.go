@@ -60,12 +60,12 @@ func (c *pubQueueCmd) report(a *app, r *client.Receipt) {
 	route, _ := scope.Route(c.Execution, c.Route)
 	queue := scope.ScopedName(c.Execution, route)
 	if r.Duplicate {
-		a.say("%s was published to %s before; nothing was stored", r.MessageID, queue)
+		a.sayf("%s was published to %s before; nothing was stored", r.MessageID, queue)
 		return
 	}
-	a.say("%s published to %s (%s)", r.MessageID, queue, r.Durability)
+	a.sayf("%s published to %s (%s)", r.MessageID, queue, r.Durability)
 	if r.Listeners == 0 {
-		a.hint("nobody works it yet: %s", command(a.flags.NATS, "work "+c.Execution+" "+route))
+		a.hintf("nobody works it yet: %s", command(a.flags.NATS, "work "+c.Execution+" "+route))
 	}
 }
 

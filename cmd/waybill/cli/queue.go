@@ -27,7 +27,7 @@ func (c *queueLsCmd) Run(a *app) error {
 	}
 	return a.show(queues, func() {
 		if len(queues) == 0 {
-			a.say("no queues yet; %s makes one", command(a.flags.NATS, "pub queue EXECUTION ROUTE PAYLOAD"))
+			a.sayf("no queues yet; %s makes one", command(a.flags.NATS, "pub queue EXECUTION ROUTE PAYLOAD"))
 			return
 		}
 		g := newGrid("QUEUE", "READY", "IN FLIGHT", "WAITING", "DEAD", "MOVING", "CONSUMERS")
@@ -140,7 +140,7 @@ func (c *subscriptionLsCmd) Run(a *app) error {
 	}
 	return a.show(subscriptions, func() {
 		if len(subscriptions) == 0 {
-			a.say("nobody works here; %s does", command(a.flags.NATS, "work EXECUTION ROUTE"))
+			a.sayf("nobody works here; %s does", command(a.flags.NATS, "work EXECUTION ROUTE"))
 			return
 		}
 		g := newGrid("NAME", "QUEUE", "WORKER", "CONCURRENCY", "TRIES", "BACKOFF", "TIMEOUT", "SINCE", "ID")

@@ -61,18 +61,18 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		kong.Exit(func(code int) { panic(exit(code)) }), // --help ends there
 	)
 	if err != nil {
-		fmt.Fprintln(stderr, "waybill:", err)
+		_, _ = fmt.Fprintln(stderr, "waybill:", err)
 		return ExitFailure
 	}
 	defer catchExit(&code)
 	command, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintf(stderr, "waybill: %v\n  next: waybill --help, or waybill COMMAND --help\n", err)
+		_, _ = fmt.Fprintf(stderr, "waybill: %v\n  next: waybill --help, or waybill COMMAND --help\n", err)
 		return ExitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
 	if err := command.Run(a); err != nil {
-		fmt.Fprintln(stderr, "waybill:", err)
+		_, _ = fmt.Fprintln(stderr, "waybill:", err)
 		return exitCode(err)
 	}
 	return ExitOK

@@ -26,7 +26,7 @@ func (c *statsCmd) Run(a *app) error {
 	if len(all) == 0 {
 		return unreachable(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
 	}
-	slices.SortFunc(all, func(x, y protocol.Stats) int { return compareService(x, y) })
+	slices.SortFunc(all, compareService)
 	return a.show(all, func() { report(a, all) })
 }
 
@@ -49,9 +49,9 @@ func report(a *app, all []protocol.Stats) {
 		collect(gauges, s.Service, s.Gauges)
 	}
 	tabulate(a, "COUNTER", services, counters)
-	a.say("")
+	a.sayf("")
 	tabulate(a, "NOW", services, gauges)
-	a.say("")
+	a.sayf("")
 	g := newGrid("SERVICE", "INSTANCE", "VERSION")
 	for _, s := range all {
 		g.row(s.Service, s.Instance, s.Version)
@@ -69,7 +69,8 @@ func collect[N uint64 | float64](sums map[string]map[string]N, service string, v
 }
 
 func tabulate[N uint64 | float64](a *app, title string, services []string, sums map[string]map[string]N) {
-	header := []any{title}
+	header := make([]any, 0, 1+len(services))
+	header = append(header, title)
 	for _, s := range services {
 		header = append(header, s)
 	}

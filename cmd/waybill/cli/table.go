@@ -30,7 +30,7 @@ func (g *grid) row(cells ...any) { g.t.AppendRow(cells) }
 
 func (g *grid) write(w io.Writer) {
 	for line := range strings.Lines(g.t.Render()) {
-		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+		_, _ = fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 }
 

@@ -19,7 +19,7 @@ type upCmd struct {
 	Sync         string        `help:"When a publish is on disk: always (before it is answered), or the time between two fsyncs, such as 2m. Default always." placeholder:"always|DURATION"`
 	DrainTimeout time.Duration `help:"How long a shutdown may take. Default 10s." placeholder:"DURATION"`
 	AcceptLoss   bool          `help:"Start on a damaged store without what cannot be read."`
-	LogLevel     slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn, error."`
+	LogLevel     slog.Level    `default:"warn" help:"Least level that is logged: debug, info, warn, error."`
 }
 
 func (c *upCmd) Run(a *app) error {
@@ -34,9 +34,9 @@ func (c *upCmd) Run(a *app) error {
 	announce(a, m)
 	select {
 	case <-a.ctx.Done():
-		a.hint("stopping; a second signal ends it at once")
+		a.hintf("stopping; a second signal ends it at once")
 	case <-m.Failed():
-		a.hint("%v", m.Err())
+		a.hintf("%v", m.Err())
 	}
 	if err := m.Stop(context.Background()); err != nil {
 		return err
@@ -76,8 +76,8 @@ func override[T comparable](target *T, value T) {
 }
 
 func announce(a *app, m *up.Mesh) {
-	a.say("waybill %s is up: NATS %s, HTTP %s, data in %s", a.version, m.NATS(), m.HTTP(), m.Data())
-	a.say("%s; look with `%s`, %s/readyz and %s/metrics", m.Durability(), command(m.NATS(), "queue ls"), m.HTTP(), m.HTTP())
+	a.sayf("waybill %s is up: NATS %s, HTTP %s, data in %s", a.version, m.NATS(), m.HTTP(), m.Data())
+	a.sayf("%s; look with `%s`, %s/readyz and %s/metrics", m.Durability(), command(m.NATS(), "queue ls"), m.HTTP(), m.HTTP())
 }
 
 // command is a waybill command as it can be typed here, with --nats where it is

@@ -9,5 +9,5 @@ func (versionCmd) Run(a *app) error {
 		Version string `json:"version"`
 		Wire    string `json:"wire"`
 	}{a.version, protocol.Version}
-	return a.show(value, func() { a.say("waybill %s, wire %s", value.Version, value.Wire) })
+	return a.show(value, func() { a.sayf("waybill %s, wire %s", value.Version, value.Wire) })
 }

@@ -39,7 +39,7 @@ func (c *workCmd) Run(a *app) error {
 	if err != nil {
 		return errors.Join(err, cl.Close(a.ctx))
 	}
-	a.hint("working %s of %s as %s; Ctrl-C ends it", c.Route, c.Execution, w.ID())
+	a.hintf("working %s of %s as %s; Ctrl-C ends it", c.Route, c.Execution, w.ID())
 	<-ctx.Done()
 	if a.ctx.Err() == nil { // all that were wanted are done: hand the others back at once
 		ending, cancel := context.WithTimeout(context.Background(), time.Second/2)

@@ -148,7 +148,7 @@ func (r *Run) look(e *Execution) (t Totals, idle bool, err error) {
 
 // Close ends the workers.
 func (r *Run) Close(ctx context.Context) error {
-	var errs []error
+	errs := make([]error, 0, len(r.executions))
 	for _, e := range r.executions {
 		errs = append(errs, e.pipeline.c.Close(ctx))
 	}

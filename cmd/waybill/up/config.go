@@ -3,7 +3,6 @@ package up
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -31,18 +30,16 @@ import (
 // A key that is not known, or a value that does not fit, is INVALID_ARGS naming
 // file, line and key.
 func ReadConfig(path string, o *Options) error {
-	f, err := os.Open(path) //nolint:gosec // the operator's own choice
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "the configuration cannot be read: %v", err)
 	}
-	defer f.Close()
 	var document yaml.Node
-	err = yaml.NewDecoder(f).Decode(&document)
-	if errors.Is(err, io.EOF) {
-		return nil // an empty file sets nothing
-	}
-	if err != nil {
+	if err := yaml.Unmarshal(text, &document); err != nil {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if len(document.Content) == 0 {
+		return nil // an empty file sets nothing
 	}
 	return section{path: path, settings: settings(o)}.read(document.Content[0])
 }

@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/dlq"
 	"github.com/waybill-mq/waybill/services/gateway"
 	"github.com/waybill-mq/waybill/services/registry"
@@ -75,7 +77,56 @@ func (m *Mesh) start(ctx context.Context) error {
 		m.stop.Add(next.name, s.Stop)
 		m.watching.Go(func() { m.watch(next.name, s) })
 	}
-	return nil
+	return m.awaitReady(ctx)
+}
+
+// services is how many say that they are ready.
+const services = 5
+
+// awaitReady returns when each service is ready: they need each other, so none
+// is so at its own start.
+func (m *Mesh) awaitReady(ctx context.Context) error {
+	o := m.inside()
+	o.Name = "waybill-up"
+	nc, err := mesh.Connect(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		answers, err := mesh.Gather[protocol.Ready](ctx, nc, protocol.SubjectReady, protocol.Empty{}, 20*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		if waiting := waitingFor(answers); waiting == "" {
+			return nil
+		} else if ctx.Err() != nil {
+			return protocol.Errorf(protocol.CodeTimeout, "the mesh is not ready: %s", waiting)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// waitingFor says what is not ready, "" when all is.
+func waitingFor(answers []protocol.Ready) string {
+	ready := 0
+	waiting := "services do not answer yet"
+	for _, a := range answers {
+		if a.Ready {
+			ready++
+		} else {
+			waiting = a.Service + ": " + strings.Join(a.Waiting, ", ")
+		}
+	}
+	if ready >= services {
+		return ""
+	}
+	return waiting
 }
 
 func (m *Mesh) startNATS(ctx context.Context) error {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -45,7 +46,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Data = cmp.Or(o.Data, DefaultData)
+	o.Data = absolute(cmp.Or(o.Data, DefaultData))
 	o.Listen = cmp.Or(o.Listen, DefaultListen)
 	o.HTTP = cmp.Or(o.HTTP, DefaultHTTP)
 	o.Drain = cmp.Or(o.Drain, DefaultDrain)
@@ -54,6 +55,14 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// absolute is the path as people find it from anywhere.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // Sync is the time between two fsyncs. Its zero value fsyncs before each
