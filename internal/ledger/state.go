@@ -97,7 +97,7 @@ func (s *state) apply(r *record) {
 	case kindCounts:
 		s.count(r.name, r.counts)
 	case kindForget:
-		s.forget(r.name)
+		s.forget(r)
 	default:
 		s.applyTable(r)
 	}
@@ -287,10 +287,18 @@ func (s *state) count(name string, add *counters) {
 	s.counting(q)
 }
 
-// forget drops an empty queue. One that is not empty stays as it is.
-func (s *state) forget(name string) {
-	q := s.queues[name]
-	if q == nil || q.Live > 0 {
+// forget drops an empty queue. What it has counted goes to the queue "", and
+// is said in the record: the queue's own counters may be purged by then. One
+// that is not empty stays as it is.
+func (s *state) forget(r *record) {
+	q := s.queues[r.name]
+	if q != nil && q.Live > 0 {
+		return
+	}
+	if r.counts != nil {
+		s.count("", r.counts)
+	}
+	if q == nil {
 		return
 	}
 	if q.counted != nil {
@@ -298,7 +306,7 @@ func (s *state) forget(name string) {
 		q.counted = nil
 		s.weight -= weightQueue + int64(len(q.Name))
 	}
-	delete(s.queues, name)
+	delete(s.queues, r.name)
 }
 
 // queue finds or makes a queue.

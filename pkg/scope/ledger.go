@@ -54,11 +54,18 @@ func (Ledger) read(name string) Name {
 	return n
 }
 
-// SubscribedTopic is the topic that a queue of the embedded transport receives
-// as an observer's, a group's or a listener's; "" for any other queue.
-func SubscribedTopic(queue string) string {
-	if n, err := (Ledger{}).Parse(queue); err == nil && n.Member != "" {
-		return n.Topic
+// SubscriberOf says whose queue of a topic this is in the embedded transport, an
+// observer's, a group's or a listener's; false for any other queue.
+func SubscriberOf(queue string) (Name, bool) {
+	if !strings.Contains(queue, memberMark) {
+		return Name{}, false
 	}
-	return ""
+	n, err := (Ledger{}).Parse(queue)
+	return n, err == nil
+}
+
+// SubscribedTopic is the topic that such a queue receives; "" for any other.
+func SubscribedTopic(queue string) string {
+	n, _ := SubscriberOf(queue)
+	return n.Topic
 }

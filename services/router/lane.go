@@ -35,6 +35,9 @@ type lane struct {
 	deadlines map[int64]*deadlines
 	// handedBack counts how often deliveries came back cancelled.
 	handedBack map[ledger.Key]uint16
+	topics     map[string]*topic
+	bindings   bindings
+	strays     []*broker.Entry // of listeners that are gone, to be given up
 	counted    []*queue
 
 	roundFirst, roundLast *queue // queues that may have something to dispatch
@@ -77,6 +80,7 @@ func newLane(s *Service, at *slot) *lane {
 		consumers:  make(map[*worker]map[string]*consumer),
 		deadlines:  make(map[int64]*deadlines),
 		handedBack: make(map[ledger.Key]uint16),
+		topics:     make(map[string]*topic),
 		pauses:     entryHeap{byDue: true},
 		out:        outgoing{header: make(nats.Header, 16)},
 	}
@@ -88,6 +92,7 @@ func (l *lane) Opened(led *ledger.Ledger) {
 	l.seal = newSeal(led.Secret())
 	l.epoch = strconv.FormatUint(led.Epoch(), 10)
 	l.setTime(time.Now())
+	l.openBindings()
 	for e := range led.Entries() {
 		l.replayed(e)
 	}
@@ -101,6 +106,8 @@ func (l *lane) replayed(e *broker.Entry) {
 	switch {
 	case e.Decided:
 		q.moving++
+	case q.over():
+		l.stray(e, q)
 	case e.Due > l.wall:
 		l.pause(e)
 	default:
@@ -119,7 +126,13 @@ func (l *lane) Handle(events []event) {
 
 // Committed passes the ledger's report to the store, which tells the lane in
 // the terms all brokers share.
-func (l *lane) Committed(c *ledger.Commit) { l.store.Committed(c) }
+func (l *lane) Committed(c *ledger.Commit) {
+	if _, ok := c.Tag.(bound); ok {
+		l.bindings.noted(l)
+		return
+	}
+	l.store.Committed(c)
+}
 
 // Loaded passes what was read on to the store in the same way.
 func (l *lane) Loaded(e *ledger.Entry, m *ledger.Message, _ ledger.Meta, err error) {
@@ -136,6 +149,8 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.expire()
 	l.resume()
 	l.takeover.tick(l)
+	l.bindings.tick(l)
+	l.strayAgain()
 	l.audits.tick(l)
 	l.verdicts.tick(l)
 	more := l.dispatch()
@@ -169,7 +184,7 @@ func (l *lane) nextTick() int64 {
 	if l.stalledUntil > l.now {
 		next = min(next, l.stalledUntil)
 	}
-	next = min(next, l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
+	next = min(next, l.bindings.next(l), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
 	return max(0, next-l.now)
 }
 
@@ -181,6 +196,7 @@ func (l *lane) Closed(_ error, tags []any) {
 			l.s.refuse(p.reply, errMoving)
 		}
 	}
+	l.bindings.closed(l)
 	for _, d := range l.deadlines {
 		for x := d.first; x != nil; x = x.next {
 			if x.c != nil {
@@ -255,7 +271,11 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 // Arrived makes a new entry deliverable.
 func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 	q := l.queueOf(e)
-	if e.Due > l.wall {
+	switch {
+	case q.over():
+		l.stray(e, q)
+		return
+	case e.Due > l.wall:
 		l.pause(e)
 		return
 	}
@@ -267,7 +287,11 @@ func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 func (l *lane) Returned(e *broker.Entry) {
 	q := l.queueOf(e)
 	l.free(e)
-	if e.Due > l.wall {
+	switch {
+	case q.over():
+		l.stray(e, q)
+		return
+	case e.Due > l.wall:
 		l.pause(e)
 		return
 	}

@@ -25,13 +25,14 @@ var (
 	errMoving   = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane is moving to another router: publish again")
 	errOverload = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane has %d MiB to write already: publish again a little later", maxBacklog>>20)
 	errDraining = protocol.Errorf(protocol.CodeUnavailable, "this router is shutting down: publish again")
-	errTopics   = protocol.Errorf(protocol.CodeUnsupported, "this router does not serve topics: publish to a queue, %s<execution>.<route>", protocol.SubjectPublishQueue)
 )
 
 // publication is a publish on its way into the log.
 type publication struct {
 	message ledger.Message
-	queue   string
+	queue   string   // or
+	topic   string   // and
+	to      []*queue // its queues, once it is staged
 	dedup   string
 	reply   string
 	size    int64 // of headers and body
@@ -39,7 +40,8 @@ type publication struct {
 
 // route is where a publish subject leads.
 type route struct {
-	queue string
+	queue string // or
+	topic string
 	slot  *slot
 	err   error // of a subject that leads nowhere
 }
@@ -47,17 +49,23 @@ type route struct {
 // ingress checks publishes as they arrive on one subscription; what it
 // remembers is that subscription's alone.
 type ingress struct {
-	s      *Service
-	prefix string
-	routes map[string]*route // by what follows prefix
-	passOn bool              // to the lane's owner, if that is another router
+	s       *Service
+	prefix  string
+	verb    string // that a lane's owner takes them by
+	resolve func(rest string) *route
+	routes  map[string]*route // by what follows prefix
+	passOn  bool              // to the lane's owner, if that is another router
 }
 
 // maxRoutes bounds what an ingress remembers.
 const maxRoutes = 1 << 16
 
-func (s *Service) newIngress(prefix string, passOn bool) *ingress {
-	return &ingress{s: s, prefix: prefix, passOn: passOn, routes: make(map[string]*route)}
+func (s *Service) queueIngress(prefix string, passOn bool) *ingress {
+	return &ingress{s: s, prefix: prefix, verb: verbQueue, resolve: s.resolveQueue, passOn: passOn, routes: make(map[string]*route)}
+}
+
+func (s *Service) topicIngress(prefix string, passOn bool) *ingress {
+	return &ingress{s: s, prefix: prefix, verb: verbTopic, resolve: s.resolveTopic, passOn: passOn, routes: make(map[string]*route)}
 }
 
 // publish takes one publish: it refuses it, passes it on, or gives it to its
@@ -80,7 +88,7 @@ func (in *ingress) admit(m *nats.Msg) error {
 	if o == nil {
 		return in.pass(r.slot, m)
 	}
-	p := &publication{queue: r.queue, reply: m.Reply}
+	p := &publication{queue: r.queue, topic: r.topic, reply: m.Reply}
 	if err := p.fill(m, in.s.maxPayload); err != nil {
 		return err
 	}
@@ -104,19 +112,20 @@ func (o *openLane) take(p *publication) error {
 func (in *ingress) route(rest string) *route {
 	r := in.routes[rest]
 	if r == nil {
-		r = in.s.resolve(rest)
+		rest = strings.Clone(rest) // what it leads to outlives the message
+		r = in.resolve(rest)
 		if len(in.routes) >= maxRoutes {
 			clear(in.routes)
 		}
 		if r.err == nil {
-			in.routes[strings.Clone(rest)] = r
+			in.routes[rest] = r
 		}
 	}
 	return r
 }
 
-// resolve checks the names in what follows SubjectPublishQueue.
-func (s *Service) resolve(rest string) *route {
+// resolveQueue checks the names in what follows SubjectPublishQueue.
+func (s *Service) resolveQueue(rest string) *route {
 	execution, name, found := strings.Cut(rest, ".")
 	if !found {
 		return &route{err: protocol.Errorf(protocol.CodeInvalidName, "the subject names no route: publish to %s<execution>.<route>", protocol.SubjectPublishQueue)}
@@ -139,7 +148,7 @@ func (in *ingress) pass(at *slot, m *nats.Msg) error {
 		return errMoving
 	}
 	forward := nats.Msg{
-		Subject: at.publishSubject() + m.Subject[len(in.prefix):],
+		Subject: at.subject(in.verb) + "." + m.Subject[len(in.prefix):],
 		Reply:   m.Reply, Header: m.Header, Data: m.Data,
 	}
 	if err := in.s.bulk.PublishMsg(&forward); err != nil {
@@ -206,6 +215,9 @@ func (l *lane) stage(p *publication) error {
 	if l.draining {
 		return errDraining
 	}
+	if p.topic != "" {
+		return l.stageTopic(p)
+	}
 	q := l.queue(p.queue)
 	if err := l.admits(q, p.size); err != nil {
 		return err
@@ -234,17 +246,26 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 	if !ok {
 		return
 	}
+	if p.topic != "" {
+		l.storedTopic(p, r)
+		return
+	}
 	q := l.queue(p.queue)
 	l.staging(q, -1, -p.size)
 	if r.Duplicate {
 		l.count(q, ledger.Deduplicated)
 	}
+	l.acknowledge(p, r, len(q.consumers))
+}
+
+// acknowledge answers a publish.
+func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
 	if p.reply == "" {
 		return
 	}
-	l.answer = l.s.appendAck(l.answer[:0], r, len(q.consumers))
+	l.answer = l.s.appendAck(l.answer[:0], r, listeners)
 	if err := l.s.bulk.Publish(p.reply, l.answer); err != nil {
-		l.s.log.Debug("a publish could not be answered", "queue", q.name, "error", err)
+		l.s.log.Debug("a publish could not be answered", "error", err)
 	}
 }
 
@@ -262,9 +283,6 @@ func (s *Service) appendAck(b []byte, r broker.Receipt, listeners int) []byte {
 	b = strconv.AppendInt(b, int64(listeners), 10)
 	return append(b, '}')
 }
-
-// publishTopic answers what is published to a topic.
-func (s *Service) publishTopic(m *nats.Msg) { s.refuse(m.Reply, errTopics) }
 
 // refuse answers a publish with an error; nothing of it is stored.
 func (s *Service) refuse(reply string, err error) {
