@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -54,6 +55,7 @@ type Service struct {
 	store *store
 	known *directory
 	alive *presence
+	lanes books.Lanes
 	// watching: what is known follows the bucket
 	watching atomic.Bool
 
@@ -134,6 +136,11 @@ func (s *Service) follow(ctx context.Context) error {
 	read := make(chan struct{})
 	s.working.Go(func() { s.watch(s.ctx, sync.OnceFunc(func() { close(read) })) })
 	s.working.Go(func() { s.expire(s.ctx) })
+	s.working.Go(func() {
+		if err := s.learnLanes(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Error("the number of lanes cannot be learned", "error", err)
+		}
+	})
 	select {
 	case <-read:
 		return nil
