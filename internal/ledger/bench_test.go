@@ -2,9 +2,12 @@ package ledger_test
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 )
@@ -89,4 +92,43 @@ func benchCommit(b *testing.B, ledgers, queues int) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkOpen takes over a ledger with a million waiting messages, and tells
+// what they take in memory.
+func BenchmarkOpen(b *testing.B) {
+	const waiting = 1_000_000
+	s := runServer(b, b.TempDir(), func(o *server.Options) { o.SyncAlways = false })
+	nc := connect(b, s.ClientURL())
+	makeStream(b, nc)
+	l := openLedger(b, nc, "test-00")
+	body := make([]byte, 128)
+	for n := 0; n < waiting; n += 10_000 {
+		l.do(func(led *ledger.Ledger) {
+			for i := range 10_000 {
+				m := message("")
+				m.Body = body
+				if err := led.Accept(m, []ledger.Meta{{Queue: fmt.Sprint("/queue/e/", i%1000), Attempt: 1}}, nil, nil); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	l.until(b, "publishes", func() bool { return len(l.committed) == waiting })
+	l.stop()
+	l.committed, l.ledger = nil, nil
+	l.Running = nil
+	before := heap()
+	for b.Loop() {
+		l = openLedger(b, nc, "test-00")
+		b.ReportMetric(float64(heap()-before)/waiting, "B/entry")
+		l.stop()
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

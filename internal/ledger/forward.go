@@ -103,7 +103,7 @@ func (t *fetcher) records(ctx context.Context, seq uint64) (list []record, err e
 	if err != nil {
 		return nil, err
 	}
-	return decodeRecords(records, plain)
+	return decodeRecords(nil, records, plain)
 }
 
 // floorRead finds what is live in the floor, and has what was restated since

@@ -81,6 +81,7 @@ func (x *reading) fill(w want, c content) (err error) {
 // wasRead reports what was read, unless it has moved or changed meanwhile:
 // then it is read again.
 func (l *Ledger) wasRead(list []*reading) {
+	var lost []*reading
 	for _, x := range list {
 		e := x.entry
 		switch {
@@ -90,8 +91,10 @@ func (l *Ledger) wasRead(list []*reading) {
 			l.owner.Loaded(e, nil, Meta{}, nil)
 		case x.tries < loadTries && (errors.Is(x.err, errMoved) || e.wantMeta(x.from.entry) != x.from):
 			l.asked = append(l.asked, &reading{entry: e, tries: x.tries + 1})
+		case errors.Is(x.err, errMoved):
+			lost = append(lost, x)
 		case x.err != nil:
-			l.owner.Loaded(e, nil, Meta{}, l.unread(e, x.err))
+			l.owner.Loaded(e, nil, Meta{}, x.err)
 		default:
 			if e.body == nil {
 				l.keepBody(x.message, e.Size, []*Entry{e})
@@ -99,14 +102,40 @@ func (l *Ledger) wasRead(list []*reading) {
 			l.owner.Loaded(e, x.message, x.meta, nil)
 		}
 	}
+	if len(lost) > 0 {
+		l.notFound(lost)
+	}
 }
 
-func (l *Ledger) unread(e *Entry, err error) error {
-	if !errors.Is(err, errMoved) {
-		return err
-	}
-	return &DamageError{
-		Ledger: l.name, Seq: e.at.seq, First: uint64(e.Key), Last: uint64(e.Key),
-		What: "the stream does not give out the frame it is in",
-	}
+// notFound sees to entries whose frames are not in the log. If another owner
+// has taken over, it has purged them; else they are lost.
+func (l *Ledger) notFound(list []*reading) {
+	l.env.spawn(func(ctx context.Context) func() {
+		newest, err := l.store.newest(ctx)
+		return func() {
+			if l.closed {
+				return
+			}
+			if err == nil && newest != nil && l.isStale(newest) {
+				l.close(ErrStale)
+				return
+			}
+			for _, x := range list {
+				e := x.entry
+				if e.flags.is(gone) {
+					l.owner.Loaded(e, nil, Meta{}, nil)
+					continue
+				}
+				l.owner.Loaded(e, nil, Meta{}, &DamageError{
+					Ledger: l.name, Seq: e.at.seq, First: uint64(e.Key), Last: uint64(e.Key),
+					What: "the stream does not give out the frame it is in",
+				})
+			}
+		}
+	})
+}
+
+func (l *Ledger) isStale(newest *stored) bool {
+	h, _, err := decodeFrame(newest.data)
+	return err == nil && h.epoch > l.epoch
 }

@@ -90,7 +90,7 @@ func (w *world) step() {
 		}
 	case n < 900:
 		w.carryCall()
-	case n < 985:
+	case n < 1000-w.rate:
 		w.clock += int64(w.rng.IntN(30)) * int64(time.Millisecond)
 	default:
 		if w.faults {
@@ -103,7 +103,11 @@ func (w *world) step() {
 
 // fault is a thing that ought not to happen, or seldom does.
 func (w *world) fault() {
-	switch n := w.rng.IntN(100); {
+	n := w.rng.IntN(100)
+	if w.tidy && w.chance(0.7) {
+		n = 40 + w.rng.IntN(45)
+	}
+	switch {
 	case n < 15:
 		w.pick().crash()
 	case n < 25:
@@ -123,7 +127,7 @@ func (w *world) fault() {
 	case n < 92:
 		w.clock += int64(6 * time.Second)
 	case n < 96:
-		w.clock += int64(130 * time.Second)
+		w.clock += int64(90+w.rng.IntN(50)) * int64(time.Second)
 	default:
 		if p := w.pick(); p.l != nil {
 			w.note("%s#%d stops", p.ledger, p.id)
@@ -504,7 +508,7 @@ func (w *world) checkDedup() {
 	for _, f := range w.all {
 		h, records, err := decodeFrame(f.data)
 		must(err)
-		list, err := decodeRecords(records, plain)
+		list, err := decodeRecords(nil, records, plain)
 		must(err)
 		for i := range list {
 			if r := &list[i]; r.kind == KindAccept && r.dedup != nil {
@@ -524,15 +528,22 @@ func must(err error) {
 	}
 }
 
-// checkLog replays a ledger's log from the start and from every legal point of
+// checkLog replays a ledger's log from the start and from legal points of
 // purge, and reads every live entry where the ledger says it is.
 func (w *world) checkLog(p *proc) {
 	want := snapshot(p.l.state)
 	floor := p.l.forward.stated
-	for from := uint64(1); from <= max(1, floor); from++ {
-		if from > 1 && w.all[from-1].ledger != p.ledger {
-			continue
+	points := []uint64{1}
+	for from := uint64(2); from <= floor; from++ {
+		if w.all[from-1].ledger == p.ledger {
+			points = append(points, from)
 		}
+	}
+	for len(points) > 12 { // keep the first and the last
+		i := 1 + w.rng.IntN(len(points)-2)
+		points = slices.Delete(points, i, i+1)
+	}
+	for _, from := range points {
 		s := w.replay(p.ledger, from)
 		if got := snapshot(s); got != want {
 			panic(fmt.Sprintf("%s: the state replayed from %d (floor %d) differs\n--- replayed\n%s--- live\n%s", p.ledger, from, floor, got, want))
@@ -557,7 +568,7 @@ func (w *world) replay(ledger string, from uint64) *state {
 			panic(fmt.Sprintf("%s: frame %d begins with %d, not %d (epoch %d after %d)", ledger, seq, h.first, next, h.epoch, s.epoch))
 		}
 		next = h.next()
-		list, err := decodeRecords(records, s.intern)
+		list, err := decodeRecords(nil, records, s.intern)
 		must(err)
 		must(countAgrees(&h, list))
 		s.begin(&h, seq)

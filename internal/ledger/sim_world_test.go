@@ -24,6 +24,8 @@ type world struct {
 	procs  []*proc
 	names  []string
 	faults bool
+	rate   int  // of 1000 steps, how many are faults
+	tidy   bool // most faults are purges and writing forward
 	oracle *oracle
 	steps  int
 	trace  []string // the last things that happened
@@ -56,6 +58,8 @@ func newWorld(seed uint64, ledgers int) *world {
 		w.names = append(w.names, fmt.Sprintf("sim-%02d", i))
 	}
 	w.oracle = newOracle()
+	w.rate = []int{15, 15, 60, 120}[seed/3%4]
+	w.tidy = w.rate > 15
 	return w
 }
 
@@ -330,7 +334,9 @@ func (p *proc) turn() {
 	posts := p.posts
 	p.posts = nil
 	for _, f := range posts {
-		f()
+		if p.l == nil || !p.l.closed {
+			f()
+		}
 	}
 	if p.l == nil {
 		return

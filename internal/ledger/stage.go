@@ -299,18 +299,30 @@ func (l *Ledger) PutNote(key string, value []byte, tag any) error {
 // Count adds to a queue's counter. It rides along with the next commit, and
 // waits for one at most a second.
 func (l *Ledger) Count(queue string, c Counter, n uint64) {
-	if n == 0 {
-		return
+	if n > 0 {
+		l.counting(queue)[c] += n
 	}
+}
+
+// CountAll adds to several of a queue's counters, as Count does to one.
+func (l *Ledger) CountAll(queue string, counts *[NumCounters]uint64) {
+	k := l.counting(queue)
+	for c, n := range counts {
+		k[c] += n
+	}
+}
+
+// counting is where a queue's counts are collected.
+func (l *Ledger) counting(queue string) *counters {
 	k := l.stage.counts[queue]
 	if k == nil {
 		k = &counters{}
 		l.stage.counts[queue] = k
 	}
-	k[c] += n
 	if l.stage.counting.IsZero() {
 		l.stage.counting = l.env.now()
 	}
+	return k
 }
 
 // ForgetQueue drops an empty queue and adds its counters to those of the queue

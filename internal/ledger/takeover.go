@@ -26,6 +26,7 @@ type takeover struct {
 
 	mark    []byte // tells this takeover's record from all others
 	state   *state
+	records []record // of the frame being read
 	want    uint64 // the ordinal that comes next
 	lost    uint64 // records that were skipped
 	damaged uint64 // the last sequence at which there was damage
@@ -143,22 +144,17 @@ func (t *takeover) readTo(ctx context.Context, from, to uint64) error {
 	var wait backoff
 	var failed error
 	for tries := 0; from <= to; tries++ {
-		err := t.store.read(ctx, from, int(to-from)+1, func(s stored) bool {
+		err := t.store.read(ctx, from, int(to-from)+2, func(s stored) bool {
 			if s.seq > to {
+				failed = t.beyond(s)
 				return false
 			}
 			failed = t.frame(s)
 			from, tries = s.seq+1, 0
-			return failed == nil
+			return failed == nil && from <= to
 		})
-		if failed != nil {
-			return failed
-		}
-		if err != nil {
+		if err := cmp.Or(failed, err); err != nil || from > to {
 			return err
-		}
-		if from > to {
-			return nil
 		}
 		if tries == readTries {
 			return t.endsEarly(to)
@@ -168,6 +164,19 @@ func (t *takeover) readTo(ctx context.Context, from, to uint64) error {
 		}
 	}
 	return nil
+}
+
+// beyond says that what was to be read is gone: the next frame lies after it.
+func (t *takeover) beyond(s stored) error {
+	h, _, err := decodeFrame(s.data)
+	if err != nil {
+		return t.unreadable(&s, err)
+	}
+	gap := gapError{want: t.want, found: h.first, seq: s.seq}
+	if t.gaps[gap] >= sameGap {
+		return nil // lost for good, and that is accepted
+	}
+	return &gap
 }
 
 // readTries is how often the end of the log is asked for, over some seconds,
@@ -194,7 +203,8 @@ func (t *takeover) frame(s stored) error {
 	if err := t.follows(&h, s.seq); err != nil {
 		return err
 	}
-	list, err := decodeRecords(records, t.state.intern)
+	list, err := decodeRecords(t.records[:0], records, t.state.intern)
+	t.records = list
 	if err == nil {
 		err = countAgrees(&h, list)
 	}
@@ -210,8 +220,9 @@ func (t *takeover) frame(s stored) error {
 	return nil
 }
 
-func decodeRecords(records []byte, intern interner) (list []record, err error) {
-	err = eachRecord(records, func(_ uint32, raw []byte) error {
+// decodeRecords appends a frame's records to list.
+func decodeRecords(list []record, records []byte, intern interner) ([]record, error) {
+	err := eachRecord(records, func(_ uint32, raw []byte) error {
 		r, err := decodeRecord(raw, intern)
 		list = append(list, r)
 		return err

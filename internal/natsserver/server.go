@@ -118,6 +118,9 @@ func (o Options) server(name string) *server.Options {
 		JetStream:  true,
 		StoreDir:   o.DataDir, // the server adds /jetstream
 		SyncAlways: o.SyncInterval == 0, SyncInterval: o.SyncInterval,
+		// Half of the mesh's messages go to a subject that is used once, a
+		// token or an inbox: a cache of subjects is only filled and swept.
+		NoSublistCache: true,
 	}
 }
 

@@ -47,6 +47,7 @@ type presence struct {
 	workers   []*Worker
 	functions []*Function
 	interval  time.Duration
+	fresh     map[any]bool // workers and functions that are not declared yet
 	warned    map[string]bool
 	inbox     string // keepalives are answered here
 
@@ -60,6 +61,7 @@ func newPresence(c *Client) *presence {
 		c: c, id: rand.Text()[:22], memory: newMemory(),
 		talking:  make(chan struct{}, 1),
 		interval: firstBeat,
+		fresh:    make(map[any]bool),
 		warned:   make(map[string]bool),
 		renew:    make(chan struct{}, 1),
 	}
@@ -75,35 +77,73 @@ func (p *presence) nextRef() string {
 // addWorker declares one more worker; if that fails it is as if it had not
 // been.
 func (p *presence) addWorker(ctx context.Context, w *Worker) error {
-	return p.change(ctx, func() { p.workers = append(p.workers, w) }, func() {
+	return p.add(ctx, w, func() { p.workers = append(p.workers, w) }, func() {
 		p.workers = slices.DeleteFunc(p.workers, func(o *Worker) bool { return o == w })
 	})
 }
 
 func (p *presence) addFunction(ctx context.Context, f *Function) error {
-	return p.change(ctx, func() { p.functions = append(p.functions, f) }, func() {
+	return p.add(ctx, f, func() { p.functions = append(p.functions, f) }, func() {
 		p.functions = slices.DeleteFunc(p.functions, func(o *Function) bool { return o == f })
 	})
 }
 
-// change makes a change and declares it, or undoes it.
-func (p *presence) change(ctx context.Context, do, undo func()) error {
+// add adds a worker or function and declares it, or undoes it.
+func (p *presence) add(ctx context.Context, one any, do, undo func()) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
+	if err := p.start(); err != nil {
+		return err
+	}
+	p.locked(func() {
+		do()
+		p.fresh[one] = true
+	})
+	err := p.declareFresh(ctx, one)
+	p.locked(func() {
+		delete(p.fresh, one)
+		if err != nil {
+			undo()
+		}
+	})
+	if err != nil {
+		p.again() // the registry may have it all the same
+	}
+	return err
+}
+
+// declareFresh declares one, and with it all that wait for their turn to be
+// declared: who works on thousands of routes says Hello a few times. If the
+// registry refuses them together it may be for another's sake.
+func (p *presence) declareFresh(ctx context.Context, one any) error {
 	if err := p.talk(ctx); err != nil {
 		return err
 	}
 	defer p.hush()
-	if err := p.start(); err != nil {
-		return err
+	if !p.isFresh(one) {
+		return nil
 	}
-	p.locked(do)
-	err := p.hello(ctx)
-	if err != nil {
-		p.locked(undo)
-		p.again() // the registry may have it all the same
+	err := p.hello(ctx, nil)
+	if refused(err) {
+		err = p.hello(ctx, one)
 	}
 	return err
+}
+
+func (p *presence) isFresh(one any) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fresh[one]
+}
+
+// refused says whether the registry has understood, and said no.
+func refused(err error) bool {
+	switch protocol.CodeOf(err) {
+	case "", protocol.CodeUnavailable, protocol.CodeTimeout:
+		return false
+	default:
+		return true
+	}
 }
 
 func (p *presence) locked(f func()) {
@@ -158,7 +198,7 @@ func (p *presence) declare(ctx context.Context) {
 		return
 	}
 	defer p.hush()
-	if p.isClosed() || !p.c.link.isOpen.Load() || p.hello(ctx) != nil {
+	if p.isClosed() || !p.c.link.isOpen.Load() || p.hello(ctx, nil) != nil {
 		p.again()
 	}
 }
@@ -280,14 +320,14 @@ func (p *presence) helloAgain(ctx context.Context) error {
 		return err
 	}
 	defer p.hush()
-	return p.hello(ctx)
+	return p.hello(ctx, nil)
 }
 
-// hello declares all that this worker wants, and applies the answer. The caller
-// has the turn to talk.
-func (p *presence) hello(ctx context.Context) error {
-	workers, hello := p.declaration()
-	body, err := json.Marshal(hello)
+// hello declares all that this worker wants, of what is fresh only one if one
+// is given, and applies the answer. The caller has the turn to talk.
+func (p *presence) hello(ctx context.Context, one any) error {
+	d := p.declaration(one)
+	body, err := json.Marshal(d.hello)
 	if err != nil {
 		return protocol.AsError(err)
 	}
@@ -299,31 +339,44 @@ func (p *presence) hello(ctx context.Context) error {
 	if err := json.Unmarshal(answer.Data, &registered); err != nil {
 		return protocol.Errorf(protocol.CodeInternal, "the registry's answer is not understood: %v", err)
 	}
-	return p.apply(ctx, workers, &registered)
+	return p.apply(ctx, d, &registered)
 }
 
-func (p *presence) declaration() (map[string]*Worker, *protocol.Hello) {
+// declaration is a Hello and what it declares.
+type declaration struct {
+	hello   protocol.Hello
+	workers map[string]*Worker // by ref
+	all     []any
+}
+
+func (p *presence) declaration(one any) *declaration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.revision++
-	hello := &protocol.Hello{
+	d := &declaration{workers: make(map[string]*Worker, len(p.workers)), hello: protocol.Hello{
 		WorkerID: p.id, Name: p.c.name, SDK: sdk, Revision: p.revision,
 		Outcomes: []protocol.Outcome{protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled},
-	}
-	workers := make(map[string]*Worker, len(p.workers))
+	}}
+	included := func(x any) bool { return one == nil || x == one || !p.fresh[x] }
 	for _, w := range p.workers {
-		workers[w.ref] = w
-		hello.Subscriptions = append(hello.Subscriptions, w.current())
+		if included(w) {
+			d.workers[w.ref] = w
+			d.hello.Subscriptions = append(d.hello.Subscriptions, w.current())
+			d.all = append(d.all, w)
+		}
 	}
 	for _, f := range p.functions {
-		hello.Functions = append(hello.Functions, f.spec)
+		if included(f) {
+			d.hello.Functions = append(d.hello.Functions, f.spec)
+			d.all = append(d.all, f)
+		}
 	}
-	return workers, hello
+	return d
 }
 
-func (p *presence) apply(ctx context.Context, workers map[string]*Worker, r *protocol.Registered) error {
+func (p *presence) apply(ctx context.Context, d *declaration, r *protocol.Registered) error {
 	for i := range r.Subscriptions {
-		if w := workers[r.Subscriptions[i].Ref]; w != nil {
+		if w := d.workers[r.Subscriptions[i].Ref]; w != nil {
 			if err := w.attach(&r.Subscriptions[i]); err != nil {
 				return err
 			}
@@ -336,9 +389,14 @@ func (p *presence) apply(ctx context.Context, workers map[string]*Worker, r *pro
 	// A router that sent a delivery before the subscription was there looks
 	// again when it hears a keepalive; the beat's flush is the subscription's.
 	p.beat(ctx)
-	for _, w := range workers {
+	for _, w := range d.workers {
 		w.ready.open()
 	}
+	p.locked(func() {
+		for _, x := range d.all {
+			delete(p.fresh, x)
+		}
+	})
 	return nil
 }
 
@@ -427,7 +485,7 @@ func (p *presence) announceDrain(ctx context.Context) {
 	defer cancel()
 	if p.c.link.isOpen.Load() && p.talk(ctx) == nil {
 		defer p.hush()
-		if err := p.hello(ctx); err != nil {
+		if err := p.hello(ctx, nil); err != nil {
 			p.c.log.Debug("could not announce the shutdown", "error", err)
 		}
 	}

@@ -120,7 +120,7 @@ func (l *lane) claimed(id string, asked int64, m *nats.Msg) {
 	for _, f := range claims.Finished {
 		if t, ok := l.seal.open(f.Token); ok && !known[t] {
 			known[t] = true
-			if l.ledger.Entry(t.key) != nil {
+			if l.awaits(t) {
 				l.conclude(t, f.Outcome, errorText(f.Error))
 			}
 		}
@@ -135,6 +135,17 @@ func (l *lane) claimed(id string, asked int64, m *nats.Msg) {
 	if l.takeover.active {
 		l.takeover.answered[w] = true
 	}
+}
+
+// awaits says whether the outcome of the token's delivery is not known yet.
+// Workers tell again and again what they have finished.
+func (l *lane) awaits(t token) bool {
+	e := l.ledger.Entry(t.key)
+	if e == nil || e.Decided || e.Slot == settled || t != l.tokenOf(e) {
+		return false
+	}
+	d, inHand := e.Slot.(*delivery)
+	return !inHand || d.stage == running
 }
 
 // resumed notes that w runs a delivery of an earlier owner. Its time limit

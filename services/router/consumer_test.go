@@ -8,7 +8,7 @@ import (
 )
 
 func testConsumer(n int) *consumer {
-	return newConsumer(newQueue("q", nil), &worker{id: "w"}, time.Time{}, protocol.Subscription{ID: "s", Concurrency: n})
+	return newConsumer(newQueue("q", &lane{}), &worker{id: "w"}, time.Time{}, protocol.Subscription{ID: "s", Concurrency: n})
 }
 
 func TestConsumerRests(t *testing.T) {
@@ -57,7 +57,7 @@ func TestOneBurstIsOneRest(t *testing.T) {
 }
 
 func TestQueuePolicyIsTheNewest(t *testing.T) {
-	q := newQueue("q", nil)
+	q := newQueue("q", &lane{})
 	old := newConsumer(q, &worker{}, time.Unix(1, 0), protocol.Subscription{ID: "1", MaxRetries: 1, BackoffMs: 10})
 	recent := newConsumer(q, &worker{}, time.Unix(2, 0), protocol.Subscription{ID: "2", MaxRetries: 2, BackoffMs: 20})
 	q.attach(recent)
@@ -72,7 +72,7 @@ func TestQueuePolicyIsTheNewest(t *testing.T) {
 }
 
 func TestPickTakesTurns(t *testing.T) {
-	q := newQueue("q", nil)
+	q := newQueue("q", &lane{})
 	var cs []*consumer
 	for range 3 {
 		c := testConsumer(2)

@@ -14,6 +14,7 @@ import (
 
 const (
 	turnDeliveries = 2048                   // in one turn, so that events are not kept waiting
+	manyLimits     = 16                     // different time limits, of which unused ones are kept
 	stall          = 100 * time.Millisecond // after the connection refused a delivery
 
 	readEntries = 256     // bodies read at once for a queue, at most
@@ -197,7 +198,7 @@ func (l *lane) newDelivery(e *broker.Entry, q *queue) *delivery {
 func (l *lane) release(d *delivery) {
 	limit := d.due
 	d.remove()
-	if limit.n == 0 {
+	if limit.n == 0 && len(l.deadlines) > manyLimits {
 		delete(l.deadlines, limit.limit)
 	}
 	d.c.inflight--

@@ -74,7 +74,7 @@ func (c call) apply(l *lane) { c(l) }
 
 func newLane(s *Service, at *slot) *lane {
 	return &lane{
-		s: s, slot: at,
+		s: s, slot: at, draining: s.draining.Load(),
 		reply:      protocol.SubjectOutcome + at.name + ".",
 		queues:     make(map[string]*queue),
 		consumers:  make(map[*worker]map[string]*consumer),
@@ -227,11 +227,19 @@ func (l *lane) queueOf(e *broker.Entry) *queue {
 	return q
 }
 
+// queueAt is the queue a route leads to, which the route remembers.
+func (l *lane) queueAt(r *route) *queue {
+	if r.known == nil || r.known.lane != l {
+		r.known = l.queue(r.queue)
+	}
+	return r.known
+}
+
 // queue is the queue of that name, made when it is first asked for.
 func (l *lane) queue(name string) *queue {
 	q := l.queues[name]
 	if q == nil {
-		q = newQueue(name, l.store)
+		q = newQueue(name, l)
 		q.ledger = l.ledger.Queue(name)
 		if q.ledger != nil {
 			q.ledger.Slot = q
@@ -252,11 +260,7 @@ func (l *lane) count(q *queue, c ledger.Counter) {
 
 func (l *lane) flushCounts() {
 	for _, q := range l.counted {
-		for c, n := range q.counts {
-			if n > 0 {
-				l.ledger.Count(q.name, ledger.Counter(c), n)
-			}
-		}
+		l.ledger.CountAll(q.name, (*[ledger.NumCounters]uint64)(q.counts))
 		*q.counts = counts{}
 		l.spareCounts = append(l.spareCounts, q.counts)
 		q.counts = nil

@@ -30,9 +30,8 @@ var (
 // publication is a publish on its way into the log.
 type publication struct {
 	message ledger.Message
-	queue   string   // or
-	topic   string   // and
-	to      []*queue // its queues, once it is staged
+	route   *route
+	to      []*queue // of a topic, once it is staged
 	dedup   string
 	reply   string
 	size    int64 // of headers and body
@@ -44,6 +43,8 @@ type route struct {
 	topic string
 	slot  *slot
 	err   error // of a subject that leads nowhere
+
+	known *queue // the lane's own
 }
 
 // ingress checks publishes as they arrive on one subscription; what it
@@ -88,7 +89,7 @@ func (in *ingress) admit(m *nats.Msg) error {
 	if o == nil {
 		return in.pass(r.slot, m)
 	}
-	p := &publication{queue: r.queue, topic: r.topic, reply: m.Reply}
+	p := &publication{route: r, reply: m.Reply}
 	if err := p.fill(m, in.s.maxPayload); err != nil {
 		return err
 	}
@@ -103,6 +104,7 @@ func (o *openLane) take(p *publication) error {
 		return errOverload
 	}
 	if !o.running.Send(p) {
+		o.lane.queued.Add(-size)
 		return errMoving
 	}
 	return nil
@@ -215,10 +217,10 @@ func (l *lane) stage(p *publication) error {
 	if l.draining {
 		return errDraining
 	}
-	if p.topic != "" {
+	if p.route.topic != "" {
 		return l.stageTopic(p)
 	}
-	q := l.queue(p.queue)
+	q := l.queueAt(p.route)
 	if err := l.admits(q, p.size); err != nil {
 		return err
 	}
@@ -246,11 +248,11 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 	if !ok {
 		return
 	}
-	if p.topic != "" {
+	if p.route.topic != "" {
 		l.storedTopic(p, r)
 		return
 	}
-	q := l.queue(p.queue)
+	q := l.queueAt(p.route)
 	l.staging(q, -1, -p.size)
 	if r.Duplicate {
 		l.count(q, ledger.Deduplicated)

@@ -10,6 +10,7 @@ import (
 // queue is one queue of a lane, from the first message or consumer on.
 type queue struct {
 	name   string
+	lane   *lane
 	ledger *broker.Queue // nil before the first message
 	store  broker.Store
 
@@ -47,8 +48,8 @@ type queue struct {
 // service is away: beyond it nothing more is dispatched from the queue.
 const maxJudging = 1024
 
-func newQueue(name string, store broker.Store) *queue {
-	q := &queue{name: name, store: store, policy: policy{
+func newQueue(name string, l *lane) *queue {
+	q := &queue{name: name, lane: l, store: l.store, policy: policy{
 		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,
 	}}
 	if n, ok := scope.SubscriberOf(name); ok {

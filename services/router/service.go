@@ -29,6 +29,13 @@ const (
 	drainLook    = 5 * time.Millisecond
 )
 
+// Message ids need one random number each: a pool makes them cheap. It is
+// enabled before anything can ask for one.
+var _ = func() bool {
+	uuid.EnableRandPool()
+	return true
+}()
+
 // Options of New.
 type Options struct {
 	// Mesh says how NATS is reached.
@@ -130,7 +137,6 @@ func (s *Service) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}()
-	uuid.EnableRandPool()
 	for _, step := range []func(context.Context) error{s.connect, s.takeLanes, s.listen, s.watch, s.serve} {
 		if err := step(ctx); err != nil {
 			return err

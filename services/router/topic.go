@@ -50,7 +50,7 @@ func (s *Service) resolveTopic(rest string) *route {
 // stageTopic stages a publish for every queue of its topic. Nobody there is a
 // success at once: nothing is stored.
 func (l *lane) stageTopic(p *publication) error {
-	t := l.topics[p.topic]
+	t := l.topics[p.route.topic]
 	if t == nil {
 		l.acknowledge(p, broker.Receipt{ID: p.message.ID}, 0)
 		return nil
@@ -64,7 +64,7 @@ func (l *lane) stageTopic(p *publication) error {
 		return err
 	}
 	p.to = t.queues
-	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.topic, Queues: t.names, Dedup: p.dedup, Tag: p})
+	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, Queues: t.names, Dedup: p.dedup, Tag: p})
 	if err == nil {
 		l.stagingTopic(p, 1)
 	}

@@ -5,7 +5,16 @@ package chaos_test
 import (
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+// A NATS server that is stopped while it makes a stream forgets that stream's
+// store, with the goroutines it has.
+func TestMain(m *testing.M) {
+	harness.Main(m,
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
+	)
+}

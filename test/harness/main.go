@@ -22,9 +22,10 @@ const Guard = 60 * time.Second
 // otherwise: they wait more than they compute.
 const parallel = 6
 
-// Main runs the tests of a package and fails them if a goroutine is left. In a
-// child process of such a test it is the worker that the test asked for.
-func Main(m *testing.M) {
+// Main runs the tests of a package and fails them if a goroutine is left, other
+// than the options allow. In a child process of such a test it is the worker
+// that the test asked for.
+func Main(m *testing.M, allowed ...goleak.Option) {
 	if spec := os.Getenv(workerEnv); spec != "" {
 		os.Exit(workerMain(spec))
 	}
@@ -36,7 +37,7 @@ func Main(m *testing.M) {
 	if err := removeBuilt(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	if err := goleak.Find(); err != nil && code == 0 {
+	if err := goleak.Find(allowed...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

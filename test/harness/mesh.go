@@ -107,21 +107,25 @@ func (m *Mesh) Exit(within time.Duration) int {
 func (m *Mesh) Process() *Process { return m.process }
 
 // Restart starts the mesh, which ends or has ended, on the same data and ports,
-// with other arguments if there are any, and returns when it is ready.
-func (m *Mesh) Restart(args ...string) {
+// and returns when it is ready.
+func (m *Mesh) Restart() {
 	m.t.Helper()
 	m.Exit(Guard)
-	if len(args) > 0 {
-		m.args = args
-	}
 	m.start(strings.TrimPrefix(m.URL, "nats://"), strings.TrimPrefix(m.HTTP, "http://"))
+}
+
+// RestartWith is Restart with other arguments than the first ones.
+func (m *Mesh) RestartWith(args ...string) {
+	m.t.Helper()
+	m.args = args
+	m.Restart()
 }
 
 // connect makes the operator's connection, which outlives restarts.
 func (m *Mesh) connect() {
 	m.t.Helper()
 	var err error
-	if m.nc, err = nats.Connect(m.URL, nats.Name("operator"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+	if m.nc, err = nats.Connect(m.URL, nats.Name("operator"), nats.Timeout(Guard), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
 		nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1)); err != nil {
 		m.t.Fatal(err)
 	}
@@ -179,4 +183,12 @@ func (m *Mesh) For(t testing.TB) *Mesh {
 	other := *m
 	other.t = t
 	return &other
+}
+
+// Spawn starts a command of the CLI that runs until the test ends.
+func (m *Mesh) Spawn(args ...string) *Process {
+	m.t.Helper()
+	cmd := exec.Command(Binary(m.t), args...)
+	cmd.Env = environment("WAYBILL_NATS=" + m.URL)
+	return spawn(m.t, "waybill "+args[0], cmd, nil)
 }

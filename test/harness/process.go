@@ -57,6 +57,9 @@ func (p *Process) cleanUp() {
 
 var faults = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|WARNING: DATA RACE)$`)
 
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Kill ends the process and its children with SIGKILL and waits for its end.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)

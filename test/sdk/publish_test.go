@@ -73,7 +73,7 @@ func TestBadMessagesAreNotSent(t *testing.T) {
 func TestNobodyThereSaysWhatToStart(t *testing.T) {
 	s := startStandIn(t)
 	c := s.connect()
-	s.nc.Close() // the server stays, the mesh is gone
+	s.leave()
 	_, err := c.Publish(t.Context(), queue, nil)
 	wantCode(t, err, protocol.CodeUnavailable)
 	if !strings.Contains(err.Error(), "waybill up") {

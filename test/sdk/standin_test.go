@@ -31,7 +31,7 @@ type standIn struct {
 	nc     *nats.Conn
 
 	mu      sync.Mutex
-	refuse  *protocol.Error // what Hello is answered with
+	judge   func(h protocol.Hello) *protocol.Error // what Hello is refused with
 	hellos  chan protocol.Hello
 	byes    chan protocol.Bye
 	beats   chan *nats.Msg
@@ -140,11 +140,13 @@ func (s *standIn) hello(m *nats.Msg) {
 	var h protocol.Hello
 	s.decode(m, &h)
 	s.mu.Lock()
-	refuse := s.refuse
+	judge := s.judge
 	s.mu.Unlock()
-	if refuse != nil {
-		refuseWith(m, refuse)
-		return
+	if judge != nil {
+		if e := judge(h); e != nil {
+			refuseWith(m, e)
+			return
+		}
 	}
 	answer := protocol.Registered{User: "local", KeepaliveMs: 200}
 	for _, spec := range h.Subscriptions {
@@ -165,11 +167,22 @@ func refuseWith(m *nats.Msg, e *protocol.Error) {
 	m.RespondMsg(answer)
 }
 
-// refusing makes Hello fail; nil: no longer.
-func (s *standIn) refusing(e *protocol.Error) {
+// judging sets what Hello is refused with; nil takes it.
+func (s *standIn) judging(f func(h protocol.Hello) *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refuse = e
+	s.judge = f
+}
+
+// leave takes the mesh away; the server stays, and knows that it is gone.
+func (s *standIn) leave() {
+	s.t.Helper()
+	closed := make(chan struct{})
+	s.nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
+	if err := s.nc.Drain(); err != nil {
+		s.t.Fatal(err)
+	}
+	receive(s.t, closed)
 }
 
 // outcomes subscribes to what a lane is told.

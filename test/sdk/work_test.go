@@ -280,10 +280,10 @@ func TestARefusedRegistrationLeavesTheOthers(t *testing.T) {
 	handler := func(context.Context, *client.Delivery) error { return nil }
 	s.work(c, handler)
 	receive(t, s.hellos)
-	s.refusing(protocol.Errorf(protocol.CodeConflict, "no more"))
+	s.judging(func(protocol.Hello) *protocol.Error { return protocol.Errorf(protocol.CodeConflict, "no more") })
 	_, err := c.Work(t.Context(), "run", "other", handler)
 	wantCode(t, err, protocol.CodeConflict)
-	s.refusing(nil)
+	s.judging(nil)
 	h := receive(t, s.hellos) // declared again by itself
 	if len(h.Subscriptions) != 1 || h.Subscriptions[0].Route != "step" {
 		t.Fatalf("declared %+v", h.Subscriptions)
@@ -449,5 +449,67 @@ func TestOutcomesOfALostConnectionAreToldAgain(t *testing.T) {
 	}
 	if err := w.Ready(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// workAll registers many routes at once, and returns their errors by route.
+func (s *standIn) workAll(c *client.Client, routes []string) map[string]error {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	errs := make(map[string]error)
+	for _, route := range routes {
+		all.Go(func() {
+			_, err := c.Work(s.t.Context(), "run", route, func(context.Context, *client.Delivery) error { return nil })
+			mu.Lock()
+			defer mu.Unlock()
+			errs[route] = err
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+func routes(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("r%d", i)
+	}
+	return all
+}
+
+func TestWhoWorksOnManyRoutesSaysHelloAFewTimes(t *testing.T) {
+	s := startStandIn(t)
+	const n = 300
+	for route, err := range s.workAll(s.connect(), routes(n)) {
+		if err != nil {
+			t.Errorf("%s: %v", route, err)
+		}
+	}
+	var last protocol.Hello
+	said := len(s.hellos)
+	for range said {
+		last = receive(t, s.hellos)
+	}
+	if said >= n/2 || len(last.Subscriptions) != n {
+		t.Errorf("%d Hellos for %d routes, the last with %d", said, n, len(last.Subscriptions))
+	}
+}
+
+func TestARefusedRouteIsRefusedAlone(t *testing.T) {
+	s := startStandIn(t)
+	s.judging(func(h protocol.Hello) *protocol.Error {
+		for _, spec := range h.Subscriptions {
+			if spec.Route == "r7" {
+				return protocol.Errorf(protocol.CodeConflict, "not this one")
+			}
+		}
+		return nil
+	})
+	for route, err := range s.workAll(s.connect(), routes(20)) {
+		if route == "r7" {
+			wantCode(t, err, protocol.CodeConflict)
+		} else if err != nil {
+			t.Errorf("%s: %v", route, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -48,17 +49,14 @@ func queues(a *app, execution string) ([]protocol.QueueInfo, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
 	defer cancel()
 	merged := map[string]*protocol.QueueInfo{}
-	for _, of := range []struct{ service, subject string }{
-		{"router", protocol.SubjectQueues}, {"retry", protocol.SubjectWaitingQueues}, {"dlq", protocol.SubjectDeadQueues},
-	} {
-		pages, err := queuePages(ctx, nc, of.subject, execution)
-		if err != nil {
-			return nil, err
+	for _, answer := range askAll(ctx, nc, execution) {
+		if answer.err != nil {
+			return nil, answer.err
 		}
-		if len(pages) == 0 {
-			return nil, protocol.Errorf(protocol.CodeUnavailable, "the %s service does not answer\n  next: %s shows which do", of.service, command(a.flags.NATS, "stats"))
+		if len(answer.pages) == 0 {
+			return nil, protocol.Errorf(protocol.CodeUnavailable, "the %s service does not answer\n  next: %s shows which do", answer.service, command(a.flags.NATS, "stats"))
 		}
-		for _, queues := range pages {
+		for _, queues := range answer.pages {
 			for _, q := range queues {
 				add(merged, &q)
 			}
@@ -67,8 +65,32 @@ func queues(a *app, execution string) ([]protocol.QueueInfo, error) {
 	return sorted(merged), nil
 }
 
-// queuePages reads all pages of all instances: by instance, then by queue. A
-// queue that comes again, in a page that overlaps, counts once.
+// known is what a service's instances know of the queues: by instance, then by
+// queue.
+type known struct {
+	service, subject string
+	pages            map[string]map[string]protocol.QueueInfo
+	err              error
+}
+
+// askAll asks the three services at once: each answer takes a while to be
+// complete.
+func askAll(ctx context.Context, nc *nats.Conn, execution string) []known {
+	all := []known{
+		{service: "router", subject: protocol.SubjectQueues},
+		{service: "retry", subject: protocol.SubjectWaitingQueues},
+		{service: "dlq", subject: protocol.SubjectDeadQueues},
+	}
+	var asking sync.WaitGroup
+	for i := range all {
+		k := &all[i]
+		asking.Go(func() { k.pages, k.err = queuePages(ctx, nc, k.subject, execution) })
+	}
+	asking.Wait()
+	return all
+}
+
+// queuePages reads all pages of all instances. A queue that comes again, in a page that overlaps, counts once.
 func queuePages(ctx context.Context, nc *nats.Conn, subject, execution string) (map[string]map[string]protocol.QueueInfo, error) {
 	all := map[string]map[string]protocol.QueueInfo{}
 	for q := (protocol.QueuesRequest{Execution: execution}); ; {

@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-// Exit codes, as `waybill --help` explains them.
+// Exit codes, as `waybill help` explains them.
 const (
 	ExitOK          = 0
 	ExitFailure     = 1 // anything not listed here
-	ExitUsage       = 2 // the command line is wrong
+	ExitUsage       = 2 // the command line or the configuration is wrong (INVALID_ARGS)
 	ExitRefused     = 3 // the mesh refused, with a code
 	ExitUnreachable = 4 // no mesh, or a service of it, answers (UNAVAILABLE)
 	ExitTimeout     = 5 // no answer in time (TIMEOUT): it may have happened
@@ -32,7 +33,7 @@ Commands other than up and demo talk to a running mesh: --nats, or WAYBILL_NATS,
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
 
 type globals struct {
-	NATS string `name:"nats" default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"Where the mesh's NATS is." placeholder:"URL"`
+	NATS string `name:"nats" default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"Where the mesh's NATS is. Default nats://127.0.0.1:4222." placeholder:"URL"`
 	JSON bool   `name:"json" help:"Write JSON, for machines."`
 }
 
@@ -65,9 +66,9 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		return ExitFailure
 	}
 	defer catchExit(&code)
-	command, err := parser.Parse(args)
+	command, err := parser.Parse(spelled(args))
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "waybill: %v\n  next: waybill --help, or waybill COMMAND --help\n", err)
+		_, _ = fmt.Fprintf(stderr, "waybill: %v\n  next: waybill help, or waybill help COMMAND\n", err)
 		return ExitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
@@ -76,6 +77,14 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		return exitCode(err)
 	}
 	return ExitOK
+}
+
+// spelled lets people ask for help the other usual way: waybill help COMMAND.
+func spelled(args []string) []string {
+	if len(args) > 0 && args[0] == "help" {
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
 }
 
 type exit int
@@ -100,6 +109,8 @@ func exitCode(err error) int {
 	switch protocol.CodeOf(err) {
 	case "", protocol.CodeInternal:
 		return ExitFailure
+	case protocol.CodeInvalidArgs:
+		return ExitUsage
 	case protocol.CodeUnavailable:
 		return ExitUnreachable
 	case protocol.CodeTimeout:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -29,7 +30,7 @@ func (c *upCmd) Run(a *app) error {
 	}
 	m, err := up.Start(a.ctx, o)
 	if err != nil {
-		return err
+		return started(a, err)
 	}
 	announce(a, m)
 	select {
@@ -42,6 +43,14 @@ func (c *upCmd) Run(a *app) error {
 		return err
 	}
 	return m.Err()
+}
+
+// started is why the mesh is not up.
+func started(a *app, err error) error {
+	if a.ctx.Err() != nil {
+		return errors.New("told to stop before it was up")
+	}
+	return err
 }
 
 // options are the defaults, then the file's, then the flags'.

@@ -60,7 +60,7 @@ func parse(path string) (*summary, error) {
 
 // The store fails now and then: one file in storeTrouble fails its first
 // attempt, one in storeBroken all of them until an operator redrives it. Which
-// ones depends on the path alone, so that it can be foretold.
+// ones depends on the end of the path alone, so that it can be foretold.
 const (
 	storeTrouble = 7
 	storeBroken  = 101
@@ -69,7 +69,7 @@ const (
 // storeFails is how many attempts at storing the file fail, of those allowed.
 func storeFails(path string) int {
 	h := fnv.New32a()
-	h.Write([]byte(path))
+	h.Write([]byte(filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path)))
 	switch n := h.Sum32(); {
 	case n%storeBroken == 0:
 		return protocol.DefaultMaxRetries

@@ -57,6 +57,11 @@ func (s *suite) deadLetter() {
 		if letter.FirstFailure.Before(before) || !letter.LastFailure.After(letter.FirstFailure) || letter.LastFailure.After(time.Now()) {
 			s.Errorf("failures at %v and %v, published at %v", letter.FirstFailure, letter.LastFailure, before)
 		}
+		equal(s, "redriven", s.act(protocol.SubjectDeadRedrive, protocol.DeadActRequest{MessageID: ack.MessageID}), 1)
+		d := w.next()
+		s.same(route, d.Data, d.Header, payload, false)
+		d.end(protocol.Acknowledged)
+		s.awaitEmpty(route, 0)
 	}
 }
 
