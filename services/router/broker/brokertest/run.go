@@ -59,6 +59,20 @@ func Run(t *testing.T, target Target) {
 		{"Paused", (*suite).paused},
 		{"Fairness", (*suite).fairness},
 		{"Order", (*suite).order},
+		{"Topic", (*suite).topicCopies},
+		{"TopicNobody", (*suite).topicNobody},
+		{"TopicRefused", (*suite).topicRefused},
+		{"TopicDedup", (*suite).topicDedup},
+		{"ObserverRetries", (*suite).observerRetries},
+		{"ObserverReturns", (*suite).observerReturns},
+		{"ObserverRemoved", (*suite).observerRemoved},
+		{"ObserverConflict", (*suite).observerConflict},
+		{"Group", (*suite).group},
+		{"GroupMemberKilled", (*suite).groupMemberKilled},
+		{"Listener", (*suite).listener},
+		{"ListenerGone", (*suite).listenerGone},
+		{"FanOut", (*suite).fanOut},
+		{"TopicDeadLetters", (*suite).topicDeadLetters},
 	}
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
@@ -78,6 +92,7 @@ func Run(t *testing.T, target Target) {
 		{"BudgetOverRestart", (*suite).budgetOverRestart},
 		{"BacklogOverRestart", (*suite).backlogOverRestart},
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
+		{"TopicOverRestart", (*suite).topicOverRestart},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
 	}
