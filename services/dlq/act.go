@@ -52,7 +52,7 @@ func (d *drawer) act(s step, answer func(stepDone)) {
 // pick are the letters of a step.
 func (d *drawer) pick(s step) (letters []*letter, more bool) {
 	if s.ID == uuid.Nil {
-		row := d.orderOf(s.Queue)
+		row := d.orderOf(s.Queue, s.Topic)
 		if row == nil {
 			return nil, false
 		}
@@ -126,15 +126,15 @@ func (s *Service) steps(ctx context.Context, name string, next step, count *atom
 // known to no ledger.
 func firstStep(what action, q protocol.DeadActRequest) (first step, known bool, err error) {
 	said := 0
-	for _, is := range []bool{q.MessageID != "", q.Queue != "", q.All} {
+	for _, is := range []bool{q.MessageID != "", q.Queue != "", q.Topic != "", q.All} {
 		if is {
 			said++
 		}
 	}
 	if said != 1 {
-		return step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue and all", what)
+		return step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue, topic and all", what)
 	}
-	first = step{Action: what, Queue: q.Queue, Limit: stepSize}
+	first = step{Action: what, Queue: q.Queue, Topic: q.Topic, Limit: stepSize}
 	if q.MessageID != "" {
 		first.ID, err = uuid.Parse(q.MessageID)
 		return first, err == nil && first.ID != uuid.Nil, nil

@@ -24,9 +24,10 @@ var (
 )
 
 // headsRequest asks for letters in order of their last failure and id, of one
-// queue or all, that failed at From or later.
+// queue, one topic or all, that failed at From or later.
 type headsRequest struct {
 	Queue string `json:"queue,omitempty"`
+	Topic string `json:"topic,omitempty"`
 	From  int64  `json:"from"`  // ns since the epoch
 	Limit int    `json:"limit"` // 0: only the numbers
 }
@@ -77,12 +78,13 @@ const (
 	discard action = "discard"
 )
 
-// step asks for a part of a redrive or a discard of a message, a queue, or all
-// letters. It is done when it is committed.
+// step asks for a part of a redrive or a discard of a message, a queue, a topic
+// or all letters. It is done when it is committed.
 type step struct {
 	Action action             `json:"action"`
 	ID     protocol.MessageID `json:"id,omitzero"`
 	Queue  string             `json:"queue,omitempty"`
+	Topic  string             `json:"topic,omitempty"`
 	// Until is the newest key there was at the first step; 0 in the first one.
 	// It bounds the whole to what was there when it began, whoever owns the
 	// ledger meanwhile.
