@@ -134,7 +134,7 @@ func (s *state) applyTable(r *record) {
 func (s *state) accept(r *record) {
 	for i := range r.to {
 		e := &Entry{Key: Key(s.ordinal + uint64(i)), ID: r.id, Size: r.size, nth: uint16(i)}
-		s.add(e, &r.to[i].meta)
+		s.add(e, &r.to[i].meta, len(r.to))
 		if r.origin == nil {
 			e.Queue.Counters[Published]++
 			s.counting(e.Queue)
@@ -152,14 +152,44 @@ func (s *state) accept(r *record) {
 	}
 }
 
-func (s *state) add(e *Entry, meta *Meta) {
+// add takes a new entry in, one of several recipients of its record.
+func (s *state) add(e *Entry, meta *Meta, recipients int) {
 	s.entries[e.Key] = e
 	s.messages++
-	s.bytes += int64(e.Size)
-	s.weight += weightEntry + int64(e.Size)
+	s.weight += weightEntry
 	s.setMeta(e, meta)
 	s.place(e)
+	s.weigh(e, recipients)
 	s.touched = append(s.touched, e)
+}
+
+// weigh counts the message of an entry that was placed: once for all
+// recipients of a record.
+func (s *state) weigh(e *Entry, recipients int) {
+	e.flags &^= shared
+	if recipients > 1 {
+		e.flags |= shared
+		if e.at.bodies == nil {
+			e.at.bodies = map[uint32]int{}
+		}
+		if e.at.bodies[e.index]++; e.at.bodies[e.index] > 1 {
+			return
+		}
+	}
+	s.bytes += int64(e.Size)
+	s.weight += int64(e.Size)
+}
+
+// unweigh undoes weigh, while the entry is still where it was placed.
+func (s *state) unweigh(e *Entry) {
+	if e.flags.is(shared) {
+		if e.at.bodies[e.index]--; e.at.bodies[e.index] > 0 {
+			return
+		}
+		delete(e.at.bodies, e.index)
+	}
+	s.bytes -= int64(e.Size)
+	s.weight -= int64(e.Size)
 }
 
 // carry states entries whole: those it finds are moved to this frame, those it
@@ -170,10 +200,12 @@ func (s *state) carry(r *record) {
 		e := s.entries[to.key]
 		if e == nil {
 			e = &Entry{Key: to.key, ID: r.id, Size: r.size}
-			s.add(e, &to.meta)
+			s.add(e, &to.meta, len(r.to))
 		} else {
 			s.setMeta(e, &to.meta)
+			s.unweigh(e)
 			s.place(e)
+			s.weigh(e, len(r.to))
 			s.touched = append(s.touched, e)
 		}
 		e.nth = uint16(i)
@@ -245,6 +277,7 @@ func (s *state) settle(r *record) {
 }
 
 func (s *state) remove(e *Entry) {
+	s.unweigh(e)
 	e.at.unpin()
 	e.stated.unpin()
 	e.at, e.stated = nil, nil
@@ -254,8 +287,7 @@ func (s *state) remove(e *Entry) {
 	delete(s.entries, e.Key)
 	delete(s.extras, e.Key)
 	s.messages--
-	s.bytes -= int64(e.Size)
-	s.weight -= weightEntry + int64(e.Size)
+	s.weight -= weightEntry
 }
 
 func (s *state) putNote(r *record) {
