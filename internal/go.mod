@@ -11,7 +11,9 @@ require (
 	github.com/nats-io/nuid v1.0.1
 	github.com/waybill-mq/waybill/pkg v0.0.0
 	go.uber.org/goleak v1.3.0
+	golang.org/x/sync v0.25.0
 	google.golang.org/protobuf v1.36.12
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -41,6 +41,9 @@ type HostOptions[O Owner[O]] struct {
 
 	// NewOwner makes the owner of a ledger that is about to be opened.
 	NewOwner func() O
+	// Ledger is the subject, followed by <ledger>.<verb>, of questions to the
+	// owner of one ledger.
+	Ledger string
 	// Serve adds the endpoints of an open ledger, which end with it.
 	Serve func(book *Book[O]) ([]*mesh.Subscription, error)
 	// Queues is the subject that lists queues, and Fill puts the number of

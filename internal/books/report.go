@@ -96,7 +96,7 @@ func queuesOf[O Owner[O]](owner O, req protocol.QueuesRequest, fill func(info *p
 	}
 	var infos []protocol.QueueInfo
 	for q := range owner.Ledger().Queues() {
-		if q.Name > req.After && inExecution(q.Name, req.Execution) {
+		if q.Name > req.After && InExecution(q.Name, req.Execution) {
 			infos = appendInfo(infos, owner, q, fill)
 		}
 	}
@@ -120,7 +120,9 @@ func appendInfo[O Owner[O]](infos []protocol.QueueInfo, owner O, q *ledger.Queue
 	return append(infos, info)
 }
 
-func inExecution(queue, execution string) bool {
+// InExecution says whether a queue belongs to an execution; every queue does to
+// the one named "".
+func InExecution(queue, execution string) bool {
 	return execution == "" || strings.HasPrefix(queue, scope.QueuePrefix+execution+"/")
 }
 

@@ -66,7 +66,8 @@ func (b *Bodies) frame(k frameKey) []byte {
 		return nil
 	}
 	b.recent.MoveToFront(el)
-	return el.Value.(*cached).data
+	c, _ := el.Value.(*cached)
+	return c.data
 }
 
 // putFrame remembers a frame until others take its room.
@@ -79,7 +80,12 @@ func (b *Bodies) putFrame(k frameKey, data []byte) {
 	b.frames[k] = b.recent.PushFront(&cached{k, data})
 	b.cached += int64(len(data))
 	for b.cached > b.limit/4 {
-		old := b.recent.Remove(b.recent.Back()).(*cached)
+		b.drop(b.recent.Back())
+	}
+}
+
+func (b *Bodies) drop(el *list.Element) {
+	if old, ok := b.recent.Remove(el).(*cached); ok {
 		delete(b.frames, old.key)
 		b.cached -= int64(len(old.data))
 	}

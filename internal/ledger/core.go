@@ -76,7 +76,7 @@ func newLedger(name string, s *state, st store, e env, bodies *Bodies, log *slog
 // opened tells the owner, and takes up what the last owner had decided.
 func (l *Ledger) opened() {
 	for _, s := range l.senders {
-		l.stage.numbers[s.dest] = s.last
+		l.stage.numbers[s.dest] = s.last + l.stage.leap
 	}
 	var decided []*Entry
 	for _, e := range l.entries {
@@ -254,7 +254,8 @@ func (l *Ledger) dropBody(e *Entry) {
 		return
 	}
 	e.body = nil
-	if b.refs--; b.refs == 0 {
+	b.refs--
+	if b.refs == 0 {
 		l.bodies.release(b.cost)
 	}
 }

@@ -205,7 +205,7 @@ func (t *letter) encode() []byte {
 		b, start = open(b, 4)
 		b = appendUint(b, 1, it.number)
 		if it.message != nil {
-			b = appendMessage(b, 2, it.message)
+			b = appendMessage(b, it.message)
 		} else {
 			b = appendPresent(b, 2, it.rawBody)
 		}
@@ -241,8 +241,7 @@ func (l *Ledger) offered(b *outbox, items []*Entry, a answer, err error) {
 		return
 	}
 	b.pause = l.env.now().Add(b.wait.next())
-	var damage *DamageError
-	if errors.As(err, &damage) {
+	if _, damaged := errors.AsType[*DamageError](err); damaged {
 		l.log.Error("a message cannot be handed over: it cannot be read", "ledger", l.name, "dest", b.dest, "err", err)
 	} else {
 		l.log.Debug("a handover is tried again", "ledger", l.name, "dest", b.dest, "err", err, "refusals", len(a.refusals))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
 )
 
@@ -117,6 +119,30 @@ func TestDamageIsNamed(t *testing.T) {
 			})
 			l.publish(1, "q")
 			l.stop()
+			leftBehind(t, nc, 6-c.lost)
 		})
 	}
+}
+
+// leftBehind opens the ledger, with the operator's word while that is needed:
+// what is live is written forward, and then the damage is met no more.
+func leftBehind(t *testing.T, nc *nats.Conn, live int) {
+	t.Helper()
+	for range 20 {
+		l, err := tryOpen(t, nc, "test-00")
+		if err == nil {
+			l.do(func(led *ledger.Ledger) {
+				if n, _ := led.Live(); int(n) < live {
+					t.Errorf("%d messages are left, want %d", n, live)
+				}
+			})
+			l.stop()
+			return
+		}
+		l = openLedger(t, nc, "test-00", func(o *ledger.Options) { o.AcceptLoss = true })
+		l.publish(1, "q")
+		l.publish(1, "q")
+		l.stop()
+	}
+	t.Error("the damage is met again and again")
 }

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -9,40 +10,17 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"strings"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 )
-
-// envServer makes the test binary a nats-server on <port> <directory>, so that
-// it can be killed.
-const envServer = "LEDGER_TEST_SERVER"
-
-func init() {
-	port, dir, ok := strings.Cut(os.Getenv(envServer), " ")
-	if !ok {
-		return
-	}
-	o := &server.Options{Host: "127.0.0.1", JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true, SyncAlways: true, MaxPayload: 8 << 20}
-	if _, err := fmt.Sscan(port, &o.Port); err != nil {
-		panic(err)
-	}
-	s, err := server.NewServer(o)
-	if err != nil {
-		panic(err)
-	}
-	s.Start()
-	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test
-	os.Exit(0)
-}
 
 // process is a nats-server in a process of its own.
 type process struct {
@@ -71,7 +49,7 @@ func startProcess(t *testing.T) *process {
 func (p *process) start() {
 	p.t.Helper()
 	p.cmd = exec.Command(os.Args[0], "-test.run=^$")
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", envServer, p.port, p.dir))
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", ledger.EnvServer, p.port, p.dir))
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		p.t.Fatal(err)
@@ -92,9 +70,9 @@ func (p *process) kill() {
 func (p *process) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", p.port) }
 
 // patient connects to a server that may not be there yet.
-func patient(t *testing.T, url string) *nats.Conn {
+func patient(t *testing.T, address string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true))
+	nc, err := nats.Connect(address, nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +112,7 @@ func startPublishing(l *live) *publisher {
 			case <-tick.C:
 			}
 			l.Send(func(led *ledger.Ledger) {
-				m := message(fmt.Sprint(i))
+				m := message(strconv.Itoa(i))
 				_ = led.Accept(m, []ledger.Meta{{Queue: "q", Attempt: 1}}, nil, m.ID)
 			})
 		}
@@ -353,7 +331,7 @@ func TestStopWithoutAServer(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := l.Stop(ctx); err != context.DeadlineExceeded {
+	if err := l.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("it stopped with %v", err)
 	}
 	if l.Send(func(*ledger.Ledger) {}) {

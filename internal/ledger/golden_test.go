@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -35,7 +36,7 @@ func goldenRecords() map[string][]byte {
 	for i := range all {
 		all[i] = uint64(i * 100)
 	}
-	encodedMessage := appendMessage(nil, 2, goldenMessage)[1+lengthBytes:]
+	encodedMessage := appendMessage(nil, goldenMessage)[1+lengthBytes:]
 	encodedMeta := appendMeta(nil, 7, &goldenMeta)[1+lengthBytes:]
 	return map[string][]byte{
 		"epoch":  of(record{kind: kindEpoch, name: "owner", value: []byte("mark")}),
@@ -153,11 +154,11 @@ func encodeAgain(t *testing.T, r *record) []byte {
 }
 
 func TestMessageRoundTrip(t *testing.T) {
-	m, err := decodeMessage(appendMessage(nil, 2, goldenMessage)[1+lengthBytes:])
+	m, err := decodeMessage(appendMessage(nil, goldenMessage)[1+lengthBytes:])
 	if err != nil || !reflect.DeepEqual(m, goldenMessage) {
 		t.Errorf("%+v %v", m, err)
 	}
-	id, size, err := glance(appendMessage(nil, 2, goldenMessage)[1+lengthBytes:])
+	id, size, err := glance(appendMessage(nil, goldenMessage)[1+lengthBytes:])
 	if err != nil || id != goldenID || size != goldenMessage.size() {
 		t.Errorf("at a glance it is %s, %d bytes, %v", id, size, err)
 	}
@@ -191,7 +192,7 @@ func TestALaterVersionIsRefused(t *testing.T) {
 		if err == nil {
 			_, err = decodeRecords(nil, records, plain)
 		}
-		if err == nil || !bytes.Contains([]byte(err.Error()), []byte("later")) {
+		if err == nil || !strings.Contains(err.Error(), "later") {
 			t.Errorf("%s of a later version: %v", name, err)
 		}
 	}

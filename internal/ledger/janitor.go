@@ -100,7 +100,7 @@ func (j *Janitor) floors(ctx context.Context, s streamState) (live int64, floor 
 		if err != nil {
 			return 0, 0, err
 		}
-		if newest == nil {
+		if newest.seq == 0 {
 			continue
 		}
 		h, _, err := decodeFrame(newest.data)

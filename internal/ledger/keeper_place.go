@@ -43,8 +43,14 @@ func Of(queue string, n int) int {
 // among n: what Of says of each of them.
 func OfTopic(topic string, n int) int { return Of(topic+"::", n) }
 
-// Name is the i-th ledger of a service, such as router-03.
-func Name(service string, i int) string { return fmt.Sprintf("%s-%02d", service, i) }
+// Name is the i-th ledger of a service, such as router-03. It is asked for with
+// each message that is handed over.
+func Name(service string, i int) string {
+	if i < 10 {
+		return service + "-0" + strconv.Itoa(i)
+	}
+	return service + "-" + strconv.Itoa(i)
+}
 
 // StreamOf is the stream with a service's ledgers, such as WAYBILL_ROUTER.
 func StreamOf(service string) string { return "WAYBILL_" + strings.ToUpper(service) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -192,9 +193,11 @@ const (
 )
 
 // Counter is a counter kept per queue in the ledger, so that it survives a
-// restart. Its name on the wire is String.
+// restart. Its name on the wire is String. The numbers are on disk: new ones
+// are added at the end.
 type Counter uint8
 
+// Counters of a queue, as protocol names them.
 const (
 	Published Counter = iota // counted by Accept without a handover
 	Deduplicated

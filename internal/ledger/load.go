@@ -116,7 +116,7 @@ func (l *Ledger) notFound(list []*reading) {
 			if l.closed {
 				return
 			}
-			if err == nil && newest != nil && l.isStale(newest) {
+			if err == nil && l.isStale(newest) {
 				l.close(ErrStale)
 				return
 			}
@@ -135,7 +135,7 @@ func (l *Ledger) notFound(list []*reading) {
 	})
 }
 
-func (l *Ledger) isStale(newest *stored) bool {
+func (l *Ledger) isStale(newest stored) bool {
 	h, _, err := decodeFrame(newest.data)
 	return err == nil && h.epoch > l.epoch
 }

@@ -3,8 +3,9 @@ package ledger
 import (
 	"bytes"
 
-	"github.com/waybill-mq/waybill/pkg/protocol"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // size is what a message weighs in quotas: the bytes of its headers and body.
@@ -19,8 +20,9 @@ func (m *Message) size() uint32 {
 	return uint32(n)
 }
 
-func appendMessage(b []byte, num protowire.Number, m *Message) []byte {
-	b, start := open(b, num)
+// appendMessage writes field 2, which a message is of all that has one.
+func appendMessage(b []byte, m *Message) []byte {
+	b, start := open(b, 2)
 	b = appendPresent(b, 1, m.ID[:])
 	b = appendFixed(b, 2, uint64(m.PublishedAt))
 	b = appendUint(b, 3, uint64(m.Priority))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -101,7 +102,8 @@ func (s *natsStore) subscribe(l *Ledger) error {
 		s.subs = append(s.subs, sub)
 		_ = sub.SetPendingLimits(-1, -1) // fails on a closed subscription only
 	}
-	return s.conn.Publish(subjectOpened, []byte(s.ledger))
+	_ = s.conn.Publish(subjectOpened, []byte(s.ledger)) // a hint: without it others try later
+	return nil
 }
 
 func (s *natsStore) unsubscribe() {
@@ -220,9 +222,9 @@ func (s *natsStore) append(ctx context.Context, expected uint64, frame []byte) (
 	return parseAck(m)
 }
 
-func (s *natsStore) newest(ctx context.Context) (*stored, error) {
+func (s *natsStore) newest(ctx context.Context) (stored, error) {
 	newest, err := newestOf(ctx, s.conn, s.stream, s.subject)
-	if err != nil || newest != nil {
+	if err != nil || newest.seq > 0 {
 		return newest, err
 	}
 	// One that is damaged is not found either, but counted.
@@ -230,7 +232,7 @@ func (s *natsStore) newest(ctx context.Context) (*stored, error) {
 	if err == nil && len(info.Subjects) > 0 {
 		err = errUnreadable
 	}
-	return nil, err
+	return stored{}, err
 }
 
 func (s *natsStore) missing(ctx context.Context, after uint64) ([]uint64, error) {
@@ -293,8 +295,9 @@ func api(ctx context.Context, conn *nats.Conn, verb string, body, answer any) er
 	return json.Unmarshal(m.Data, answer)
 }
 
-// newestOf asks the stream's leader for a subject's newest frame.
-func newestOf(ctx context.Context, conn *nats.Conn, stream, subject string) (*stored, error) {
+// newestOf asks the stream's leader for a subject's newest frame; its sequence
+// is 0 when there is none.
+func newestOf(ctx context.Context, conn *nats.Conn, stream, subject string) (stored, error) {
 	var got struct {
 		Message struct {
 			Seq  uint64 `json:"seq"`
@@ -302,16 +305,16 @@ func newestOf(ctx context.Context, conn *nats.Conn, stream, subject string) (*st
 		} `json:"message"`
 	}
 	err := api(ctx, conn, "STREAM.MSG.GET."+stream, map[string]any{"last_by_subj": subject}, &got)
-	var refused *apiError
+	refused, ok := errors.AsType[*apiError](err)
 	switch {
-	case errors.As(err, &refused) && refused.ErrCode == errCodeNotFound:
-		return nil, nil
+	case ok && refused.ErrCode == errCodeNotFound:
+		return stored{}, nil
 	case err != nil:
-		return nil, err
+		return stored{}, err
 	case got.Message.Seq == 0:
-		return nil, errors.New("ledger: an answer without a message")
+		return stored{}, errors.New("ledger: an answer without a message")
 	}
-	return &stored{got.Message.Seq, got.Message.Data}, nil
+	return stored{got.Message.Seq, got.Message.Data}, nil
 }
 
 // read asks again for ever when the server does not answer; only ctx ends it.

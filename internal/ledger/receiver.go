@@ -105,7 +105,8 @@ func (o *offer) refuse(number uint64, err *protocol.Error) {
 
 // settled is called once for each item that waits; the last answers.
 func (o *offer) settled() {
-	if o.waiting--; o.waiting == 0 {
+	o.waiting--
+	if o.waiting == 0 {
 		o.answer()
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/waybill-mq/waybill/pkg/protocol"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // record is one step of a ledger's history. What apply does with it is the
@@ -68,7 +69,7 @@ func (r *record) ordinals() uint64 {
 func appendAccept(b []byte, m *Message, metas []Meta, o *origin, dedup *Dedup) []byte {
 	b, start := open(b, fieldRecord)
 	b = appendUint(b, 1, uint64(KindAccept))
-	b = appendMessage(b, 2, m)
+	b = appendMessage(b, m)
 	for i := range metas {
 		var to int
 		b, to = open(b, 3)
@@ -204,19 +205,19 @@ func decodeRecord(b []byte, intern interner) (r record, err error) {
 			r.meta = new(Meta)
 			*r.meta, err = decodeMeta(f.slice(), intern)
 		default:
-			err = r.decodePlain(&f, intern)
+			r.decodePlain(&f, intern)
 		}
 		if err != nil {
 			return r, err
 		}
 	}
-	if f.err != nil {
-		return r, f.err
+	if err = f.err; err == nil {
+		err = r.check()
 	}
-	return r, r.check()
+	return r, err
 }
 
-func (r *record) decodePlain(f *fields, intern interner) (err error) {
+func (r *record) decodePlain(f *fields, intern interner) {
 	switch f.num {
 	case 6:
 		r.key = Key(f.uint())
@@ -236,7 +237,6 @@ func (r *record) decodePlain(f *fields, intern interner) (err error) {
 	case 13:
 		r.counts = decodeCounters(f)
 	}
-	return nil
 }
 
 func (r *record) decodeRecipient(b []byte, intern interner) (err error) {

@@ -105,7 +105,7 @@ func (r *resolver) attempt(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	if newest == nil || newest.seq < r.after {
+	if newest.seq < r.after {
 		return verdict{}, errOpen // asked of a server that is behind
 	}
 	if newest.seq > r.after {
@@ -120,7 +120,7 @@ func (r *resolver) attempt(ctx context.Context) (verdict, error) {
 }
 
 // recognise says what the frame is that followed.
-func (r *resolver) recognise(newest *stored) (verdict, error) {
+func (r *resolver) recognise(newest stored) (verdict, error) {
 	if bytes.Equal(newest.data, r.frame) {
 		return verdict{landed: true, seq: newest.seq}, nil
 	}

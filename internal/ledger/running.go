@@ -90,11 +90,13 @@ func (o Options) check() error {
 }
 
 // lostBefore counts what an open with AcceptLoss left out, and leaves the
-// damage behind, so that the next open does not meet it.
+// damage behind, so that the next open does not meet it. Numbers of handovers
+// may be among what was lost: none is given twice.
 func (l *Ledger) lostBefore(t *takeover) {
 	if t.damaged == 0 {
 		return
 	}
+	l.stage.leap = lostOrdinals
 	l.Count("", Lost, t.lost)
 	l.forwardTo(t.damaged + 1)
 }
@@ -197,11 +199,7 @@ func (r *Running[E]) ring() {
 func (r *Running[E]) now() time.Time { return r.clock() }
 
 func (r *Running[E]) spawn(work func(context.Context) func()) {
-	r.work.Add(1)
-	go func() {
-		defer r.work.Done()
-		r.post(work(r.ctx))
-	}()
+	r.work.Go(func() { r.post(work(r.ctx)) })
 }
 
 // Stop commits what is staged and closes the ledger. When ctx ends first, what

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -115,13 +117,13 @@ func (w *world) fault() {
 	case n < 40:
 		p := w.pick()
 		p.paused = !p.paused
-		w.note("%s#%d paused %v", p.ledger, p.id, p.paused)
+		w.notef("%s#%d paused %v", p.ledger, p.id, p.paused)
 	case n < 60:
 		w.purge()
 	case n < 85:
 		if p := w.pick(); p.l != nil && len(w.all) > 0 {
 			target := 1 + w.rng.Uint64N(uint64(len(w.all)))
-			w.note("%s#%d forward to %d", p.ledger, p.id, target)
+			w.notef("%s#%d forward to %d", p.ledger, p.id, target)
 			p.l.forwardTo(target)
 		}
 	case n < 92:
@@ -130,7 +132,7 @@ func (w *world) fault() {
 		w.clock += int64(90+w.rng.IntN(50)) * int64(time.Second)
 	default:
 		if p := w.pick(); p.l != nil {
-			w.note("%s#%d stops", p.ledger, p.id)
+			w.notef("%s#%d stops", p.ledger, p.id)
 			p.l.closing = true
 		}
 	}
@@ -140,6 +142,9 @@ func (w *world) pick() *proc { return w.procs[w.rng.IntN(len(w.procs))] }
 
 // ensureOwners starts an owner for a ledger that has none, in time.
 func (w *world) ensureOwners() {
+	if w.manual {
+		return
+	}
 	for _, name := range w.names {
 		if !slices.ContainsFunc(w.procs, func(p *proc) bool { return p.ledger == name && !p.paused }) && w.chance(0.2) {
 			w.begin(name)
@@ -153,7 +158,7 @@ func (w *world) ensureOwners() {
 func (w *world) turnOne() {
 	p := w.pick()
 	if p.paused {
-		if w.chance(0.02) {
+		if !w.manual && w.chance(0.02) {
 			p.paused = false
 		}
 		return
@@ -365,7 +370,10 @@ func (o *simOwner) Loaded(e *Entry, m *Message, meta Meta, err error) {
 	}
 }
 
-func (o *simOwner) Incoming(_ *Message, meta *Meta) error {
+func (o *simOwner) Incoming(m *Message, meta *Meta) error {
+	if string(m.Body) != o.p.w.oracle.bodies[m.ID] || meta.Generation > 0 && meta.Reason != protocol.ReasonFailed {
+		panic(fmt.Sprintf("%s: %s arrives as %+v %+v", o.p.ledger, m.ID, m, meta))
+	}
 	if o.p.w.faults && o.p.w.chance(0.1) {
 		return protocol.Errorf(protocol.CodeQuotaExceeded, "not now")
 	}
@@ -463,7 +471,7 @@ func (o *simOwner) publish() {
 	}
 	var d *Dedup
 	if w.chance(0.2) {
-		h := DedupOf(metas[0].Queue, fmt.Sprint(w.rng.IntN(20)))
+		h := DedupOf(metas[0].Queue, strconv.Itoa(w.rng.IntN(20)))
 		d = &h
 	}
 	if err := o.p.l.Accept(m, metas, d, m.ID); err != nil {

@@ -26,6 +26,7 @@ type world struct {
 	faults bool
 	rate   int  // of 1000 steps, how many are faults
 	tidy   bool // most faults are purges and writing forward
+	manual bool // processes begin and wake by hand
 	oracle *oracle
 	steps  int
 	trace  []string // the last things that happened
@@ -65,7 +66,7 @@ func newWorld(seed uint64, ledgers int) *world {
 
 func (w *world) chance(p float64) bool { return w.rng.Float64() < p }
 
-func (w *world) note(format string, args ...any) {
+func (w *world) notef(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%d: ", w.steps)+fmt.Sprintf(format, args...))
 	if len(w.trace) > 400 {
 		w.trace = w.trace[200:]
@@ -89,7 +90,7 @@ func (w *world) store(p *simPublish) (uint64, error) {
 		return 0, &fencedError{}
 	}
 	w.all = append(w.all, simFrame{p.ledger, p.data})
-	w.note("log %d: frame of %s after %d", len(w.all), p.ledger, p.expected)
+	w.notef("log %d: frame of %s after %d", len(w.all), p.ledger, p.expected)
 	return uint64(len(w.all)), nil
 }
 
@@ -98,13 +99,13 @@ func (w *world) arrive(i int) {
 	p := w.wire[i]
 	w.wire = slices.Delete(w.wire, i, i+1)
 	if w.faults && w.chance(0.03) {
-		w.note("a frame of %s is lost", p.ledger)
+		w.notef("a frame of %s is lost", p.ledger)
 		return
 	}
 	seq, err := w.store(p)
 	switch {
 	case w.faults && w.chance(0.05):
-		w.note("the answer to a frame of %s is lost: %d %v", p.ledger, seq, err)
+		w.notef("the answer to a frame of %s is lost: %d %v", p.ledger, seq, err)
 	case w.faults && w.chance(0.02):
 		p.answer(0, errors.New("wrong last sequence (10164)"))
 	default:
@@ -130,7 +131,7 @@ func (w *world) purge() {
 		low = min(low, h.floorSeq)
 	}
 	if low > w.first && low <= uint64(len(w.all)) {
-		w.note("purge to %d", low)
+		w.notef("purge to %d", low)
 		w.first = low
 	}
 }
@@ -147,6 +148,7 @@ type proc struct {
 	wake   int64 // 0: nothing is due
 	paused bool
 	dead   bool
+	reads  int // frames it was given
 	bodies *Bodies
 }
 
@@ -189,7 +191,7 @@ func (p *proc) run(c *coro) {
 
 // crash ends a process at once. What it sent is still on the wire.
 func (p *proc) crash() {
-	p.w.note("%s#%d crashes", p.ledger, p.id)
+	p.w.notef("%s#%d crashes", p.ledger, p.id)
 	p.dead = true
 	for _, c := range p.coros {
 		c.stop()
@@ -250,16 +252,16 @@ func (p *proc) pause() {
 
 func (p *proc) missing(context.Context, uint64) ([]uint64, error) { return nil, nil }
 
-func (p *proc) newest(context.Context) (*stored, error) {
+func (p *proc) newest(context.Context) (stored, error) {
 	p.pause()
 	if p.w.faults && p.w.chance(0.05) {
-		return nil, errTimeout
+		return stored{}, errTimeout
 	}
 	last := p.w.lastOf(p.ledger)
 	if last == 0 {
-		return nil, nil
+		return stored{}, nil
 	}
-	return &stored{last, p.w.all[last-1].data}, nil
+	return stored{last, p.w.all[last-1].data}, nil
 }
 
 // read may be answered by a replica that is behind, and the log may be purged
@@ -274,10 +276,12 @@ func (p *proc) read(_ context.Context, from uint64, n int, f func(stored) bool) 
 		if p.w.all[seq-1].ledger != p.ledger {
 			continue
 		}
+		p.reads++
 		if !f(stored{seq, p.w.all[seq-1].data}) {
 			return nil
 		}
-		if n--; p.w.chance(0.2) {
+		n--
+		if p.w.chance(0.2) {
 			p.pause()
 		}
 	}
@@ -308,7 +312,7 @@ func (p *proc) maxFrame() int { return 8 << 10 }
 func (w *world) begin(name string) *proc {
 	w.oracle.procs++
 	p := &proc{w: w, ledger: name, id: w.oracle.procs, bodies: NewBodies(int64(w.rng.IntN(20_000)))}
-	w.note("%s#%d begins", name, p.id)
+	w.notef("%s#%d begins", name, p.id)
 	w.procs = append(w.procs, p)
 	t := &takeover{store: p, ledger: name, owner: "sim", now: p.now, log: slog.New(slog.DiscardHandler)}
 	p.start(func() func() {
@@ -322,7 +326,7 @@ func (p *proc) tookOver(t *takeover, err error) {
 	if err != nil {
 		panic(fmt.Sprintf("%s#%d cannot open: %v", p.ledger, p.id, err))
 	}
-	p.w.note("%s#%d owns epoch %d", p.ledger, p.id, t.state.epoch)
+	p.w.notef("%s#%d owns epoch %d", p.ledger, p.id, t.state.epoch)
 	p.owner = &simOwner{p: p}
 	p.l = newLedger(p.ledger, t.state, p, p, p.bodies, slog.New(slog.DiscardHandler))
 	p.l.owner = p.owner
@@ -350,7 +354,7 @@ func (p *proc) turn() {
 		p.wake = wake.UnixNano()
 	}
 	if p.l.closed {
-		p.w.note("%s#%d closed: %v", p.ledger, p.id, p.l.err)
+		p.w.notef("%s#%d closed: %v", p.ledger, p.id, p.l.err)
 		p.crash()
 	}
 }

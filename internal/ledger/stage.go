@@ -14,6 +14,7 @@ import (
 type stage struct {
 	batches []*batch          // in order; only the last takes more
 	numbers map[string]uint64 // the last handover given to each ledger
+	leap    uint64            // handovers left out, after a loss
 	dedup   map[Dedup]*[]any  // publish ids staged, with the tags of their repeats
 	answers []Commit          // duplicates to be reported
 
@@ -73,7 +74,7 @@ func (l *Ledger) room(n int) *batch {
 			return b
 		}
 	}
-	b := batches.Get().(*batch)
+	b := newBatch()
 	s.batches = append(s.batches, b)
 	return b
 }
@@ -84,7 +85,14 @@ func (b *batch) length() int {
 }
 
 // batches of all ledgers are used again, as long as there is use for them.
-var batches = sync.Pool{New: func() any { return &batch{buf: make([]byte, headroom, 16<<10)} }}
+var batches sync.Pool
+
+func newBatch() *batch {
+	if b, ok := batches.Get().(*batch); ok {
+		return b
+	}
+	return &batch{buf: make([]byte, headroom, 16<<10)}
+}
 
 // reuse takes a batch back when its commit is applied.
 func (b *batch) reuse() {
@@ -207,12 +215,20 @@ func (l *Ledger) Decide(e *Entry, dest string, meta Meta, tag any) bool {
 		return false
 	}
 	e.flags |= leaving
-	l.stage.numbers[dest]++
 	l.change(&record{
-		kind: KindDecide, key: e.Key, meta: l.whole(e, meta),
-		dest: dest, number: l.stage.numbers[dest],
+		kind: KindDecide, key: e.Key, meta: l.whole(e, meta), dest: dest, number: l.stage.number(dest),
 	}, tag)
 	return true
+}
+
+// number is that of the next handover to a ledger.
+func (s *stage) number(dest string) uint64 {
+	n, ok := s.numbers[dest]
+	if !ok {
+		n = s.leap
+	}
+	s.numbers[dest] = n + 1
+	return n + 1
 }
 
 func (l *Ledger) takes(e *Entry) bool {

@@ -127,6 +127,7 @@ func (s *state) applyTable(r *record) {
 		for _, e := range r.seen {
 			s.dedup.put(e, int64(r.number), s.frame)
 		}
+	default: // an epoch and a barrier change nothing
 	}
 }
 

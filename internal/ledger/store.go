@@ -11,9 +11,10 @@ import (
 // methods with a context block, and are called outside of the ledger's
 // goroutine.
 type store interface {
-	// newest is the ledger's newest frame as the log's leader has it; nil when
-	// there is none. errUnreadable: there is one, but it cannot be read.
-	newest(ctx context.Context) (*stored, error)
+	// newest is the ledger's newest frame as the log's leader has it; its
+	// sequence is 0 when there is none. errUnreadable: there is one, but it
+	// cannot be read.
+	newest(ctx context.Context) (stored, error)
 	// missing lists the sequences after one that the log has had and does not
 	// have any more, though they were not purged. After 0, which is asked for a
 	// ledger without a frame, the last of those before the log's first counts

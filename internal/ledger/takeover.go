@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -27,9 +28,9 @@ type takeover struct {
 	mark    []byte // tells this takeover's record from all others
 	state   *state
 	records []record // of the frame being read
-	want    uint64 // the ordinal that comes next
-	lost    uint64 // records that were skipped
-	damaged uint64 // the last sequence at which there was damage
+	want    uint64   // the ordinal that comes next
+	lost    uint64   // records that were skipped
+	damaged uint64   // the last sequence at which there was damage
 	gaps    map[gapError]int
 	leap    uint64 // ordinals left out before the epoch record
 	last    uint64 // the newest sequence, when its frame cannot be read
@@ -64,7 +65,8 @@ func (t *takeover) run(ctx context.Context) error {
 		}
 		// The log was purged while being read, or records are lost: the same
 		// gap found several times tells.
-		if t.gaps[*gap]++; t.gaps[*gap] >= sameGap && !t.loss {
+		t.gaps[*gap]++
+		if t.gaps[*gap] >= sameGap && !t.loss {
 			return t.missing(gap)
 		}
 	}
@@ -80,7 +82,7 @@ func (t *takeover) history(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if newest == nil {
+	if newest.seq == 0 {
 		return t.tail(ctx, 0)
 	}
 	h, _, err := decodeFrame(newest.data)
@@ -97,7 +99,7 @@ func (t *takeover) history(ctx context.Context) error {
 // withoutNewest reads what else there is, if that is wanted: where the floor is
 // nobody knows.
 func (t *takeover) withoutNewest(ctx context.Context, seq uint64, cause error) error {
-	if err := t.unreadable(&stored{seq: seq}, cause); err != nil {
+	if err := t.unreadable(stored{seq: seq}, cause); err != nil {
 		return err
 	}
 	t.leap, t.last = lostOrdinals, seq
@@ -170,7 +172,7 @@ func (t *takeover) readTo(ctx context.Context, from, to uint64) error {
 func (t *takeover) beyond(s stored) error {
 	h, _, err := decodeFrame(s.data)
 	if err != nil {
-		return t.unreadable(&s, err)
+		return t.unreadable(s, err)
 	}
 	gap := gapError{want: t.want, found: h.first, seq: s.seq}
 	if t.gaps[gap] >= sameGap {
@@ -198,7 +200,7 @@ func (t *takeover) endsEarly(to uint64) error {
 func (t *takeover) frame(s stored) error {
 	h, records, err := decodeFrame(s.data)
 	if err != nil {
-		return t.unreadable(&s, err)
+		return t.unreadable(s, err)
 	}
 	if err := t.follows(&h, s.seq); err != nil {
 		return err
@@ -209,7 +211,7 @@ func (t *takeover) frame(s stored) error {
 		err = countAgrees(&h, list)
 	}
 	if err != nil {
-		return t.unreadable(&s, err)
+		return t.unreadable(s, err)
 	}
 	t.state.begin(&h, s.seq)
 	for i := range list {
@@ -267,7 +269,7 @@ func (t *takeover) follows(h *header, seq uint64) error {
 	return nil
 }
 
-func (t *takeover) unreadable(s *stored, cause error) error {
+func (t *takeover) unreadable(s stored, cause error) error {
 	d := &DamageError{Ledger: t.ledger, Seq: s.seq, First: t.want, What: cause.Error()}
 	d.Last = d.First
 	if h, _, err := decodeFrame(s.data); err == nil && h.count > 0 {
@@ -286,7 +288,7 @@ func (t *takeover) skip(n, seq uint64, what error) {
 	t.log.Error("opening a ledger without what cannot be read", "ledger", t.ledger, "records", n, "what", what)
 }
 
-func (t *takeover) newest(ctx context.Context) (*stored, error) {
+func (t *takeover) newest(ctx context.Context) (stored, error) {
 	var wait backoff
 	for {
 		newest, err := t.store.newest(ctx)
@@ -294,10 +296,10 @@ func (t *takeover) newest(ctx context.Context) (*stored, error) {
 			return newest, err
 		}
 		if ctx.Err() != nil {
-			return nil, errors.Join(context.Cause(ctx), err)
+			return stored{}, errors.Join(context.Cause(ctx), err)
 		}
 		if err := t.store.sleep(ctx, wait.next()); err != nil {
-			return nil, err
+			return stored{}, err
 		}
 	}
 }
@@ -307,25 +309,25 @@ func (t *takeover) take(ctx context.Context) error {
 	var wait backoff
 	for {
 		newest, err := t.newest(ctx)
-		if err != nil && !(t.loss && errors.Is(err, errUnreadable)) {
+		if err != nil && (!t.loss || !errors.Is(err, errUnreadable)) {
 			return err
 		}
-		seq := uint64(0)
-		if newest != nil && t.ours(newest) {
-			seq = newest.seq
-		} else if seq, err = t.claim(ctx, newest); err != nil {
-			t.moved(err)
-			if err := t.store.sleep(ctx, wait.next()); err != nil {
-				return err
-			}
-			continue
+		if t.ours(newest) {
+			return t.readTo(ctx, t.state.seq+1, newest.seq)
 		}
-		return t.readTo(ctx, t.state.seq+1, seq)
+		seq, err := t.claim(ctx, newest)
+		if err == nil {
+			return t.readTo(ctx, t.state.seq+1, seq)
+		}
+		t.moved(err)
+		if err := t.store.sleep(ctx, wait.next()); err != nil {
+			return err
+		}
 	}
 }
 
 // ours recognises an epoch record of this takeover whose answer was lost.
-func (t *takeover) ours(s *stored) bool {
+func (t *takeover) ours(s stored) bool {
 	_, records, err := decodeFrame(s.data)
 	if err != nil {
 		return false
@@ -333,7 +335,7 @@ func (t *takeover) ours(s *stored) bool {
 	found := false
 	_ = eachRecord(records, func(_ uint32, raw []byte) error { // what is malformed is not ours
 		r, err := decodeRecord(raw, plain)
-		found = found || err == nil && r.kind == kindEpoch && string(r.value) == string(t.mark)
+		found = found || err == nil && r.kind == kindEpoch && bytes.Equal(r.value, t.mark)
 		return err
 	})
 	return found
@@ -341,14 +343,13 @@ func (t *takeover) ours(s *stored) bool {
 
 // moved learns where the log ends from a refusal.
 func (t *takeover) moved(err error) {
-	var f *fencedError
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fencedError](err); ok {
 		t.last = f.last
 	}
 }
 
 // claim appends the epoch record.
-func (t *takeover) claim(ctx context.Context, newest *stored) (uint64, error) {
+func (t *takeover) claim(ctx context.Context, newest stored) (uint64, error) {
 	h, expected := t.header(newest)
 	records := []record{{kind: kindEpoch, name: t.owner, value: t.mark}}
 	if expected == 0 || t.loss && t.state.secret.at == nil {
@@ -371,9 +372,9 @@ func (t *takeover) claim(ctx context.Context, newest *stored) (uint64, error) {
 const lostOrdinals = 1 << 20
 
 // header is that of the frame after newest, whose floor is a legal one still.
-func (t *takeover) header(newest *stored) (h header, expected uint64) {
+func (t *takeover) header(newest stored) (h header, expected uint64) {
 	now := t.now().UnixNano()
-	if newest != nil {
+	if newest.seq > 0 {
 		if old, _, err := decodeFrame(newest.data); err == nil {
 			return header{
 				ledger: t.ledger, epoch: old.epoch + 1, first: old.next() + t.leap, time: max(old.time, now),

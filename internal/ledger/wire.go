@@ -12,10 +12,8 @@ import (
 // reflected and nothing allocated that is not kept. format.proto describes it.
 // A nested message's length is a varint padded to lengthBytes, which every
 // decoder takes: so it is filled in afterwards, and nothing is measured first.
+// It can say up to 256 MiB, which no frame reaches.
 const lengthBytes = 4
-
-// maxNested is the length a padded varint can say.
-const maxNested = 1<<(7*lengthBytes) - 1
 
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {
@@ -68,7 +66,7 @@ var errWire = errors.New("malformed field")
 // number and bytes hold the field; raw is all of it.
 type fields struct {
 	rest   []byte
-	num    protowire.Number
+	num    int
 	typ    protowire.Type
 	number uint64
 	bytes  []byte
@@ -90,7 +88,7 @@ func (f *fields) next() bool {
 	if m < 0 {
 		return f.fail(protowire.ParseError(m))
 	}
-	f.num, f.typ = num, typ
+	f.num, f.typ = int(num), typ
 	f.raw, f.rest = f.rest[:n+m], f.rest[n+m:]
 	return true
 }

@@ -93,7 +93,7 @@ func (l *Ledger) commit(now time.Time) {
 	if len(s.batches) > 0 {
 		f.batch = s.batches[0]
 	} else if !s.counting.IsZero() {
-		f.batch = batches.Get().(*batch)
+		f.batch = newBatch()
 		s.batches = append(s.batches, f.batch)
 	}
 	size := 0
@@ -226,6 +226,7 @@ func (l *Ledger) settleRecord(r *staged) {
 		l.ended(r)
 	case KindNote:
 		l.owner.Committed(&Commit{Kind: KindNote, Seq: l.seq, Tag: r.tag})
+	default: // nobody waits for the others
 	}
 }
 

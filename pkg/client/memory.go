@@ -59,7 +59,8 @@ const (
 )
 
 // begin notes a delivery as running. If it is known already nothing changes,
-// and the job is the one that is known. An epoch of 0 is not looked at.
+// and the job is the one that is known; except that one that was handed back
+// may run now. An epoch of 0 is not looked at.
 func (m *memory) begin(key, lane string, epoch uint64, w *Worker) (seen, *job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +69,7 @@ func (m *memory) begin(key, lane string, epoch uint64, w *Worker) (seen, *job) {
 	}
 	j := m.known[key]
 	switch {
-	case j == nil:
+	case j == nil, j.worker == nil && j.outcome == protocol.Cancelled:
 		j = &job{key: key, worker: w}
 		m.known[key] = j
 		m.running++
@@ -109,9 +110,14 @@ func (m *memory) remember(j *job) {
 		m.oldest = o.next
 		m.ended--
 		m.bytes -= len(o.key) + len(o.text)
-		delete(m.known, o.key)
+		if m.isCurrent(o) {
+			delete(m.known, o.key)
+		}
 	}
 }
+
+// isCurrent is false for a job that was handed back and has run since. Locked.
+func (m *memory) isCurrent(j *job) bool { return m.known[j.key] == j }
 
 // drop forgets a delivery that never ran.
 func (m *memory) drop(j *job) {
@@ -145,7 +151,7 @@ func (m *memory) unconfirmed() []*job {
 	defer m.mu.Unlock()
 	var jobs []*job
 	for j := m.oldest; j != nil; j = j.next {
-		if j.number > m.sent {
+		if j.number > m.sent && m.isCurrent(j) {
 			jobs = append(jobs, j)
 		}
 	}
@@ -186,7 +192,7 @@ func (m *memory) claims(lane string, limit int) protocol.Claims {
 		}
 	}
 	for j := m.oldest; j != nil; j = j.next {
-		if strings.HasPrefix(j.key, prefix) {
+		if strings.HasPrefix(j.key, prefix) && m.isCurrent(j) {
 			finished = append(finished, j)
 		}
 	}

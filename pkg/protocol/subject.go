@@ -61,6 +61,10 @@ const (
 	SubjectDecide        = Prefix + "retry.decide" // DecideRequest → DecideReply
 	SubjectWaitingQueues = Prefix + "retry.queues" // every retry: QueuesRequest → QueuesPage, field Waiting
 
+	SubjectWaitingList   = Prefix + "retry.list"   // WaitingListRequest → WaitingPage
+	SubjectWaitingNow    = Prefix + "retry.now"    // WaitingActRequest → WaitingActReply: due at once
+	SubjectWaitingCancel = Prefix + "retry.cancel" // WaitingActRequest → WaitingActReply: discarded
+
 	SubjectDeadQueues  = Prefix + "dlq.queues"  // every dlq: QueuesRequest → QueuesPage, field Dead
 	SubjectDeadList    = Prefix + "dlq.list"    // DeadListRequest → DeadPage
 	SubjectDeadShow    = Prefix + "dlq.show"    // DeadShowRequest → DeadLetter
@@ -85,6 +89,8 @@ const (
 	// SubjectDeadLedger is followed by <ledger>.<verb>: what one dlq instance
 	// asks of the owner of a dlq ledger, in documents of that service alone.
 	SubjectDeadLedger = Prefix + "dlq.ledger."
+	// SubjectWaitingLedger is the same between retry instances.
+	SubjectWaitingLedger = Prefix + "retry.ledger."
 	// SubjectEvent is followed by <service>.<what>. Events are hints; state is
 	// read.
 	SubjectEvent = Prefix + "event."

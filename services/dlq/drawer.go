@@ -15,21 +15,20 @@ import (
 // there and not yet redriven or discarded; bodies and failure texts stay in the
 // log and are read when somebody looks.
 type drawer struct {
-	lanes   *books.Lanes
-	ledger  *ledger.Ledger
-	newest  ledger.Key
-	all     order
-	topics  map[string]*order // of a topic's subscribers together
-	byID    map[protocol.MessageID]*letter
-	reading map[ledger.Key]reading
+	lanes  *books.Lanes
+	ledger *ledger.Ledger
+	newest ledger.Key
+	all    order
+	topics map[string]*order // of a topic's subscribers together
+	byID   map[protocol.MessageID]*letter
+	reader books.Reader
 }
 
 func newDrawer(lanes *books.Lanes) *drawer {
 	return &drawer{
-		lanes:   lanes,
-		topics:  map[string]*order{},
-		byID:    map[protocol.MessageID]*letter{},
-		reading: map[ledger.Key]reading{},
+		lanes:  lanes,
+		topics: map[string]*order{},
+		byID:   map[protocol.MessageID]*letter{},
 	}
 }
 
@@ -106,8 +105,8 @@ func (d *drawer) Committed(c *ledger.Commit) {
 		default:
 		}
 	}
-	if b, ok := c.Tag.(*batch); ok {
-		b.committed()
+	if b, ok := c.Tag.(*books.Batch); ok {
+		b.Committed()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -55,7 +56,7 @@ func (s *Service) places(ctx context.Context, q protocol.DeadListRequest) ([]pla
 			return nil, 0, err
 		}
 	}
-	replies, err := askAll(ctx, s, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: from, Limit: pass + q.Limit})
+	replies, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: from, Limit: pass + q.Limit})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -79,7 +80,7 @@ func (s *Service) places(ctx context.Context, q protocol.DeadListRequest) ([]pla
 // how many are to be passed over from there on: a question of a few numbers to
 // each ledger, instead of a row as long as the offset.
 func (s *Service) search(ctx context.Context, q protocol.DeadListRequest) (from int64, pass int, err error) {
-	all, err := askAll(ctx, s, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: math.MinInt64})
+	all, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: math.MinInt64})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -87,7 +88,7 @@ func (s *Service) search(ctx context.Context, q protocol.DeadListRequest) (from 
 	before := 0
 	for low < high {
 		middle := low + (high-low+1)/2
-		replies, err := askAll(ctx, s, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: middle})
+		replies, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: middle})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -132,7 +133,7 @@ func (s *Service) letters(ctx context.Context, places []place) ([]protocol.DeadL
 			continue
 		}
 		group.Go(func() (err error) {
-			read[i], err = ask(ctx, s, name(i), askRead, readRequest{Keys: keys[i]})
+			read[i], err = books.Put(ctx, s.host, s.host.Name(i), askRead, readRequest{Keys: keys[i]})
 			return err
 		})
 	}

@@ -21,35 +21,21 @@ const (
 	pageBytes = 768 << 10
 )
 
-// reader is told what was read for a letter; m is nil if it is gone.
-type reader func(l *letter, m *ledger.Message, meta ledger.Meta, err error)
-
 // Loaded gives a letter to all who wait for it.
 func (d *drawer) Loaded(e *ledger.Entry, m *ledger.Message, meta ledger.Meta, err error) {
-	r := d.reading[e.Key]
-	delete(d.reading, e.Key)
-	for _, got := range r.readers {
-		got(r.letter, m, meta, err)
-	}
+	d.reader.Loaded(e, m, meta, err)
 }
 
-// reading is a letter that is being read from the log, and who waits for it.
-type reading struct {
-	letter  *letter
-	readers []reader
-}
-
-// load reads letters, together: neighbours in the log are read at once.
-func (d *drawer) load(letters []*letter, got reader) {
-	entries := make([]*ledger.Entry, 0, len(letters))
-	for _, l := range letters {
-		r, under := d.reading[l.entry.Key]
-		d.reading[l.entry.Key] = reading{letter: l, readers: append(r.readers, got)}
-		if !under {
-			entries = append(entries, l.entry)
-		}
+// load reads letters, together.
+func (d *drawer) load(letters []*letter, got func(l *letter, m *ledger.Message, meta ledger.Meta, err error)) {
+	entries := make([]*ledger.Entry, len(letters))
+	byKey := make(map[ledger.Key]*letter, len(letters))
+	for i, l := range letters {
+		entries[i], byKey[l.entry.Key] = l.entry, l
 	}
-	d.ledger.Load(entries...)
+	d.reader.Load(d.ledger, entries, func(e *ledger.Entry, m *ledger.Message, meta ledger.Meta, err error) {
+		got(byKey[e.Key], m, meta, err)
+	})
 }
 
 // read reads the first of the keys, as many as are read at once, and answers

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 
 	"github.com/waybill-mq/waybill/internal/books"
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -50,6 +49,7 @@ func New(o Options) (*Service, error) {
 		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
 		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss,
 		NewOwner: func() *drawer { return newDrawer(&s.host.Lanes) },
+		Ledger:   protocol.SubjectDeadLedger,
 		Serve:    s.serve,
 		Queues:   protocol.SubjectDeadQueues,
 		Fill:     func(info *protocol.QueueInfo, idle int64) { info.Dead = idle },
@@ -94,10 +94,10 @@ func (s *Service) serve(book *books.Book[*drawer]) ([]*mesh.Subscription, error)
 		}
 		all = append(all, one)
 	}
-	add(serve(s, book, askHeads))
-	add(serve(s, book, askRead))
-	add(serve(s, book, askShow))
-	add(serve(s, book, askAct))
+	add(books.Serve(s.host, book, askHeads))
+	add(books.Serve(s.host, book, askRead))
+	add(books.Serve(s.host, book, askShow))
+	add(books.Serve(s.host, book, askAct))
 	return all, errors.Join(errs...)
 }
 
@@ -110,6 +110,3 @@ func (s *Service) Done() <-chan struct{} { return s.host.Done() }
 
 // Err is how it stopped; it may be called after Done.
 func (s *Service) Err() error { return s.host.Err() }
-
-// name is the i-th ledger of the service.
-func name(i int) string { return ledger.Name(serviceName, i) }

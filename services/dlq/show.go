@@ -55,7 +55,7 @@ func (s *Service) show(ctx context.Context, q protocol.DeadShowRequest) (protoco
 	if err != nil {
 		return protocol.DeadLetter{}, unknown(q.MessageID)
 	}
-	replies, err := askAll(ctx, s, askShow, showRequest{ID: id})
+	replies, err := books.PutToAll(ctx, s.host, askShow, showRequest{ID: id})
 	if err != nil {
 		return protocol.DeadLetter{}, err
 	}

@@ -1,26 +1,19 @@
 package dlq
 
 import (
-	"context"
-
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-// question is something an instance asks of the owner of a ledger, on
-// protocol.SubjectDeadLedger + <ledger> + "." + <verb>. Like all of the wire,
-// the documents below grow by added fields only.
-type question[Q, R any] struct {
-	verb  string
-	reply func(ctx context.Context, book *books.Book[*drawer], q Q) (R, error)
-}
+type question[Q, R any] = books.Question[*drawer, Q, R]
 
+// The questions to the owner of a ledger, on protocol.SubjectDeadLedger.
 var (
-	askHeads = question[headsRequest, headsReply]{"heads", readHeads}
-	askRead  = question[readRequest, readReply]{"read", readPage}
-	askShow  = question[showRequest, showReply]{"show", showWhole}
-	askAct   = question[step, stepDone]{"act", actOn}
+	askHeads = question[headsRequest, headsReply]{Verb: "heads", Reply: readHeads}
+	askRead  = question[readRequest, readReply]{Verb: "read", Reply: readPage}
+	askShow  = question[showRequest, showReply]{Verb: "show", Reply: showWhole}
+	askAct   = question[books.Step, books.StepDone]{Verb: "act", Reply: actOn}
 )
 
 // headsRequest asks for letters in order of their last failure and id, of one
@@ -70,31 +63,8 @@ type showReply struct {
 	Letter *protocol.DeadLetter `json:"letter,omitempty"`
 }
 
-// action is what is done with letters.
-type action string
-
+// What is done with letters.
 const (
-	redrive action = "redrive"
-	discard action = "discard"
+	redrive = "redrive"
+	discard = "discard"
 )
-
-// step asks for a part of a redrive or a discard of a message, a queue, a topic
-// or all letters. It is done when it is committed.
-type step struct {
-	Action action             `json:"action"`
-	ID     protocol.MessageID `json:"id,omitzero"`
-	Queue  string             `json:"queue,omitempty"`
-	Topic  string             `json:"topic,omitempty"`
-	// Until is the newest key there was at the first step; 0 in the first one.
-	// It bounds the whole to what was there when it began, whoever owns the
-	// ledger meanwhile.
-	Until ledger.Key `json:"until,omitempty"`
-	Limit int        `json:"limit"`
-}
-
-// stepDone answers step.
-type stepDone struct {
-	Count int64      `json:"count"`
-	Until ledger.Key `json:"until"`
-	More  bool       `json:"more,omitempty"`
-}

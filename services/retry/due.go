@@ -50,8 +50,15 @@ func (d *dueOrder) take() *ledger.Entry {
 	h := *d
 	first, last := h[0], len(h)-1
 	h[0], h[last] = h[last], nil
-	h = h[:last]
-	for i := 0; ; {
+	*d = h[:last]
+	d.sink(0)
+	return first
+}
+
+// sink moves what is at i down to its place.
+func (d *dueOrder) sink(i int) {
+	h := *d
+	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
 			if before(h[child], h[least]) {
@@ -59,11 +66,21 @@ func (d *dueOrder) take() *ledger.Entry {
 			}
 		}
 		if least == i {
-			break
+			return
 		}
 		h[i], h[least] = h[least], h[i]
 		i = least
 	}
-	*d = h
-	return first
+}
+
+// remove takes out of the heap those that f chooses.
+func (d *dueOrder) remove(f func(e *ledger.Entry) bool) {
+	before := len(*d)
+	*d = slices.DeleteFunc(*d, f)
+	if len(*d) == before {
+		return
+	}
+	for i := len(*d)/2 - 1; i >= 0; i-- {
+		d.sink(i)
+	}
 }

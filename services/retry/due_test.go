@@ -40,6 +40,12 @@ func TestDueOrderGivesTheFirstDue(t *testing.T) {
 				}
 				model = slices.DeleteFunc(model, func(e *ledger.Entry) bool { return e == first })
 			},
+			"remove": func(t *rapid.T) {
+				odd := ledger.Key(rapid.IntRange(1, 3).Draw(t, "each of"))
+				chosen := func(e *ledger.Entry) bool { return e.Key%odd == 0 }
+				heap.remove(chosen)
+				model = slices.DeleteFunc(model, chosen)
+			},
 			"": func(t *rapid.T) {
 				first := heap.first()
 				if len(model) == 0 {

@@ -5,6 +5,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/waybill-mq/waybill/internal/books"
@@ -49,6 +50,8 @@ func New(o Options) (*Service, error) {
 		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
 		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss,
 		NewOwner: func() *shelf { return newShelf(&s.host.Lanes) },
+		Ledger:   protocol.SubjectWaitingLedger,
+		Serve:    s.serve,
 		Queues:   protocol.SubjectWaitingQueues,
 		Fill:     func(info *protocol.QueueInfo, idle int64) { info.Waiting = idle },
 		Gauge:    "waiting",
@@ -65,8 +68,31 @@ func New(o Options) (*Service, error) {
 // *ledger.DamageError if what is stored cannot be read. It is called once.
 func (s *Service) Start(ctx context.Context) error {
 	return s.host.Start(ctx, func() error {
-		return mesh.Endpoint(s.host.Mesh, "decide", protocol.SubjectDecide, decide)
+		m := s.host.Mesh
+		return errors.Join(
+			mesh.Endpoint(m, "decide", protocol.SubjectDecide, decide),
+			mesh.Endpoint(m, "list", protocol.SubjectWaitingList, s.list),
+			mesh.Endpoint(m, "now", protocol.SubjectWaitingNow, func(ctx context.Context, q protocol.WaitingActRequest) (protocol.WaitingActReply, error) {
+				return s.act(ctx, now, q)
+			}),
+			mesh.Endpoint(m, "cancel", protocol.SubjectWaitingCancel, func(ctx context.Context, q protocol.WaitingActRequest) (protocol.WaitingActReply, error) {
+				return s.act(ctx, cancel, q)
+			}),
+		)
 	})
+}
+
+// serve answers what other instances ask of a ledger that is open here.
+func (s *Service) serve(book *books.Book[*shelf]) ([]*mesh.Subscription, error) {
+	list, err := books.Serve(s.host, book, askList)
+	if err != nil {
+		return nil, err
+	}
+	act, err := books.Serve(s.host, book, askAct)
+	if err != nil {
+		return []*mesh.Subscription{list}, err
+	}
+	return []*mesh.Subscription{list, act}, nil
 }
 
 // Stop answers what has arrived, commits, and frees the ledgers for other

@@ -32,6 +32,8 @@ type shelf struct {
 	far    dueOrder
 	near   dueOrder
 	bytes  int64 // of near
+	newest ledger.Key
+	reader books.Reader
 }
 
 func newShelf(lanes *books.Lanes) *shelf { return &shelf{lanes: lanes} }
@@ -59,6 +61,7 @@ func (s *shelf) Opened(l *ledger.Ledger) {
 	s.ledger = l
 	var waiting []*ledger.Entry
 	for e := range l.Entries() {
+		s.newest = max(s.newest, e.Key)
 		if e.Decided {
 			queueSlot(e.Queue).moving++
 			continue
@@ -78,11 +81,13 @@ func (s *shelf) Handle(calls []books.Call[*shelf]) {
 // Incoming accepts everything: the budget and the quota are its sender's.
 func (s *shelf) Incoming(*ledger.Message, *ledger.Meta) error { return nil }
 
-// Committed follows what is now in the log.
+// Committed follows what is now in the log, and answers the step that a record
+// belonged to.
 func (s *shelf) Committed(c *ledger.Commit) {
 	switch c.Kind {
 	case ledger.KindAccept:
 		for _, e := range c.Entries {
+			s.newest = max(s.newest, e.Key)
 			s.far.add(e)
 		}
 	case ledger.KindDecide:
@@ -94,6 +99,9 @@ func (s *shelf) Committed(c *ledger.Commit) {
 			queueSlot(e.Queue).moving--
 		}
 	default:
+	}
+	if b, ok := c.Tag.(*books.Batch); ok {
+		b.Committed()
 	}
 }
 
@@ -108,7 +116,7 @@ func (s *shelf) Tick(now time.Time) time.Time {
 			s.readAhead(now)
 			return s.next(now)
 		}
-		s.release(e)
+		s.release(e, nil)
 	}
 	return now
 }
@@ -127,10 +135,11 @@ func (s *shelf) takeDue(now int64) *ledger.Entry {
 }
 
 // release decides that a message goes to its lane, where it is ready at once.
-func (s *shelf) release(e *ledger.Entry) {
+// false: it has left already.
+func (s *shelf) release(e *ledger.Entry, tag any) bool {
 	meta := s.ledger.Meta(e)
 	meta.Due = 0
-	s.ledger.Decide(e, s.lanes.Of(e.Queue.Name), meta, nil)
+	return s.ledger.Decide(e, s.lanes.Of(e.Queue.Name), meta, tag)
 }
 
 // readAhead brings what is due soon near.
@@ -179,8 +188,11 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Loaded has nothing to do: what was read is in memory now, for the courier.
-func (s *shelf) Loaded(*ledger.Entry, *ledger.Message, ledger.Meta, error) {}
+// Loaded gives a message to those who look at it. One that was only read ahead
+// is in memory now, for the courier.
+func (s *shelf) Loaded(e *ledger.Entry, m *ledger.Message, meta ledger.Meta, err error) {
+	s.reader.Loaded(e, m, meta, err)
+}
 
 // Closed is the end; the next owner takes up what waits.
 func (s *shelf) Closed(error, []any) {}

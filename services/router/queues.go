@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -115,13 +116,27 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 	load, held := s.ownLoad(), float64(s.inWorkersHands())
 	return protocol.Stats{
 		Service: serviceName, Instance: s.o.Instance, Version: s.o.Version,
-		Counters: named(&sum.counters),
+		Counters: told(&sum.counters),
 		Gauges: map[string]float64{
 			"lanes": float64(len(found)), "queues": float64(sum.queues), "workers": float64(len(s.directory.all())),
 			"ready": float64(load.Messages) - float64(sum.moving) - held, "in_flight": held,
 			"moving": float64(sum.moving), "bytes": float64(load.Bytes),
 		},
 	}, nil
+}
+
+// told are the counters of a router, also those that are 0: who watches one has
+// to find it before it counts.
+func told(sum *counts) map[string]uint64 {
+	all := make(map[string]uint64)
+	for _, c := range []ledger.Counter{
+		ledger.Published, ledger.Deduplicated, ledger.Refused, ledger.Delivered, ledger.Acknowledged, ledger.Failed, ledger.Rejected,
+		ledger.Incomplete, ledger.Vanished, ledger.Retried, ledger.DeadLettered, ledger.Superseded, ledger.Lost,
+	} {
+		all[c.String()] = 0
+	}
+	maps.Copy(all, named(sum))
+	return all
 }
 
 type totals struct {

@@ -2,8 +2,10 @@ package router_test
 
 import (
 	"context"
+	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,7 +129,7 @@ func TestVerdictOfTheFutureReturnsTheMessage(t *testing.T) {
 
 func TestStopWaitsForWorkInHand(t *testing.T) {
 	f := newFixture(t)
-	s := f.router("a", nil)
+	s := f.router("a", func(o *router.Options) { o.Drain = guard })
 	p := f.program(queueOf("r"), nil)
 	f.published("r")
 	m := p.next()
@@ -479,13 +481,21 @@ func TestStartAndStopUnderLoad(t *testing.T) {
 }
 
 func TestStartWithoutNATSSaysWhere(t *testing.T) {
-	s, err := router.New(router.Options{Mesh: mesh.ConnectOptions{URL: "nats://127.0.0.1:1"}})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "nats://" + taken.Addr().String()
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := router.New(router.Options{Mesh: mesh.ConnectOptions{URL: nobody}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	if err := s.Start(ctx); protocol.CodeOf(err) != protocol.CodeUnavailable {
+	if err := s.Start(ctx); protocol.CodeOf(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), nobody) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := router.New(router.Options{MaxPayload: -1}); protocol.CodeOf(err) != protocol.CodeInvalidArgs {

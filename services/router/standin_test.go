@@ -205,7 +205,7 @@ func (f *fixture) taken(service string) []ledger.Meta {
 func (f *fixture) router(name string, change func(*router.Options)) *router.Service {
 	f.Helper()
 	o := router.Options{
-		Mesh: mesh.ConnectOptions{URL: f.url}, Instance: name, Lanes: 4, Logger: f.log, Drain: 5 * time.Second,
+		Mesh: mesh.ConnectOptions{URL: f.url}, Instance: name, Lanes: 4, Logger: f.log, Drain: time.Second,
 	}
 	if change != nil {
 		change(&o)

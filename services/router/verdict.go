@@ -114,11 +114,11 @@ func (v *verdicts) answered(l *lane, number uint64, m *nats.Msg) {
 		v.failed(l, "nobody is there")
 		return
 	}
-	if e := protocol.ParseErrorBody(m.Data); e != nil {
-		v.failed(l, e.Error())
-		return
-	}
 	if err := json.Unmarshal(m.Data, &reply); err != nil || len(reply.Items) != len(v.asked) {
+		if e := protocol.ParseErrorBody(m.Data); e != nil {
+			v.failed(l, e.Error())
+			return
+		}
 		v.failed(l, "the answer is not one verdict for each delivery")
 		return
 	}

@@ -79,6 +79,12 @@ func TestWorkerCutOff(t *testing.T) {
 	if n[protocol.CountAcknowledged] != 1 || n[protocol.CountVanished] != 1 {
 		t.Errorf("counted %v", n)
 	}
+	harness.Await(t, "one of the two answers is counted as superseded", func() bool {
+		return b.m.Metric("waybill_superseded_total") == 1
+	})
+	if lost := b.m.Metric("waybill_lost_total"); lost != 0 {
+		t.Errorf("%v answers are counted as lost", lost)
+	}
 }
 
 // A network that goes silent without a word is noticed too, by the silence.

@@ -34,6 +34,7 @@ var damages = map[string]func(path string, content []byte) error{
 // A damaged store is found when the mesh starts, and named; the files stay as
 // they are. On the operator's word the mesh starts without what is lost.
 func TestDamagedStore(t *testing.T) {
+	t.Parallel()
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

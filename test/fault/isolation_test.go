@@ -3,6 +3,7 @@ package fault_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -98,6 +100,57 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s, "", false
 	}
 	return s[:i], s[i+len(sep):], true
+}
+
+// Many executions of one pipeline at once, each a program of its own: every
+// message is handled, by its own.
+func TestManyExecutions(t *testing.T) {
+	t.Parallel()
+	const executions, routes, messages = 50, 20, 3
+	m := harness.Start(t)
+	handled := make(chan struct{}, executions*routes*messages)
+	var starting errgroup.Group
+	for e := range executions {
+		c := m.Connect()
+		starting.Go(func() error { return workRoutes(t, c, fmt.Sprintf("run-%d", e), routes, handled) })
+	}
+	if err := starting.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var all []client.Message
+	for i := range executions * routes * messages {
+		execution, route := fmt.Sprintf("run-%d", i%executions), fmt.Sprintf("step.%d", i/executions%routes)
+		all = append(all, client.Message{To: client.Queue(execution, route), Data: []byte(execution + "/" + route)})
+	}
+	if _, err := m.Connect().PublishMany(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	for range all {
+		harness.Receive(t, "a delivery", handled)
+	}
+	m.AwaitRest("", harness.Guard)
+	if n := len(handled); n != 0 {
+		t.Errorf("%d more than were published", n)
+	}
+}
+
+// workRoutes works all routes of an execution.
+func workRoutes(t *testing.T, c *client.Client, execution string, routes int, handled chan<- struct{}) error {
+	t.Helper()
+	for r := range routes {
+		route := fmt.Sprintf("step.%d", r)
+		_, err := c.Work(t.Context(), execution, route, func(_ context.Context, d *client.Delivery) error {
+			if string(d.Data) != execution+"/"+route {
+				t.Errorf("%s of %s was given %q", route, execution, d.Data)
+			}
+			handled <- struct{}{}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // What is no execution id is refused with a code by whoever is asked, nothing is

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 // On one mesh, each with an execution of its own.
 func TestOneMessage(t *testing.T) {
+	t.Parallel()
 	m := harness.Start(t)
 	for name, test := range map[string]func(t *testing.T, m *harness.Mesh){
 		"content":             keepsContent,
@@ -27,6 +30,7 @@ func TestOneMessage(t *testing.T) {
 		"commandBudget":       commandBudget,
 		"commandRejects":      commandRejects,
 		"immediateRedriveAll": redriveAndFailAgain,
+		"manyOperators":       manyOperators,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +196,7 @@ func commandRejects(t *testing.T, m *harness.Mesh) {
 	if letter := m.Dead("/queue/rejects/r")[0]; letter.Attempts != 1 || letter.Reason != protocol.ReasonRejected {
 		t.Errorf("dead letter %+v", letter)
 	}
-	if answer := m.Run("dlq", "ls", "--json"); !strings.Contains(answer.Stdout, "/queue/rejects/r") {
+	if answer := m.Run("dlq", "ls", "rejects/r", "--json"); !strings.Contains(answer.Stdout, "/queue/rejects/r") {
 		t.Errorf("dlq ls: %+v", answer)
 	}
 }
@@ -223,5 +227,45 @@ func redriveAndFailAgain(t *testing.T, m *harness.Mesh) {
 	counters := m.Queue("again", "r").Counters
 	if counters[protocol.CountRedriven] != messages || counters[protocol.CountDeadLettered] != 2*messages {
 		t.Errorf("counted %v", counters)
+	}
+}
+
+// Two redrives and a discard of the same dead letters at once: each letter goes
+// one way, once.
+func manyOperators(t *testing.T, m *harness.Mesh) {
+	const messages = 2000
+	c := m.Connect()
+	var handled atomic.Int64
+	work(t, c, "operators", "r", func(_ context.Context, d *client.Delivery) error {
+		if d.Generation == 0 {
+			return client.Reject(errOnPurpose)
+		}
+		handled.Add(1)
+		return nil
+	}, client.Concurrency(100))
+	all := make([]client.Message, messages)
+	for i := range all {
+		all[i].To = client.Queue("operators", "r")
+	}
+	if _, err := c.PublishMany(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	harness.Await(t, "all are dead", func() bool { return m.Queue("operators", "r").Dead == messages })
+	var redriven, discarded atomic.Int64
+	var acting sync.WaitGroup
+	for i, act := range []func(protocol.DeadActRequest) (int64, error){m.Redrive, m.Discard, m.Redrive} {
+		acting.Go(func() {
+			n, err := act(protocol.DeadActRequest{Queue: "/queue/operators/r"})
+			if err != nil {
+				t.Error(err)
+			}
+			[]*atomic.Int64{&redriven, &discarded, &redriven}[i].Add(n)
+		})
+	}
+	acting.Wait()
+	q := m.AwaitRest("operators", harness.Guard)["/queue/operators/r"]
+	t.Logf("%d redriven, %d discarded", redriven.Load(), discarded.Load())
+	if redriven.Load()+discarded.Load() != messages || handled.Load() != redriven.Load() || q.Dead != 0 {
+		t.Errorf("%d redriven, %d of them handled, %d discarded, of %d; %d are dead", redriven.Load(), handled.Load(), discarded.Load(), messages, q.Dead)
 	}
 }

@@ -33,7 +33,8 @@ func ask[A any](ctx context.Context, nc *nats.Conn, subject string, question any
 	if e := protocol.ParseErrorBody(msg.Data); e != nil {
 		return answer, e
 	}
-	return answer, json.Unmarshal(msg.Data, &answer)
+	err = json.Unmarshal(msg.Data, &answer)
+	return answer, err
 }
 
 // must is ask, repeated while the mesh is away.

@@ -23,13 +23,13 @@ const workerEnv = "WAYBILL_TEST_WORKER"
 
 // WorkerSpec says what a worker process works on.
 type WorkerSpec struct {
-	URL         string
-	Execution   string
-	Route       string
-	Concurrency int           // default 1
-	MaxRetries  int           // default the mesh's
-	Backoff     time.Duration // default the mesh's
-	Window      time.Duration // to finish in at SIGTERM; default none
+	URL         string        `json:"url"`
+	Execution   string        `json:"execution"`
+	Route       string        `json:"route"`
+	Concurrency int           `json:"concurrency"` // default 1
+	MaxRetries  int           `json:"max_retries"` // default the mesh's
+	Backoff     time.Duration `json:"backoff"`     // default the mesh's
+	Window      time.Duration `json:"window"`      // to finish in at SIGTERM; default none
 }
 
 // Payloads a worker process obeys; any other is acknowledged.

@@ -81,7 +81,7 @@ func TestNobodyThereSaysWhatToStart(t *testing.T) {
 	}
 	_, err = c.Work(t.Context(), "run", "step", func(context.Context, *client.Delivery) error { return nil })
 	wantCode(t, err, protocol.CodeUnavailable)
-	_, err = client.Connect(t.Context(), "nats://127.0.0.1:1")
+	_, err = client.Connect(t.Context(), "nats://127.0.0.1:0")
 	wantCode(t, err, protocol.CodeUnavailable)
 }
 
@@ -136,7 +136,8 @@ func TestManyMessagesKeepTheirOrderAndTheirErrors(t *testing.T) {
 		case 30_000:
 			wantCode(t, r.Err, protocol.CodeInvalidName)
 		default:
-			if sent++; r.Err != nil || r.Receipt.MessageID != token(i) || r.Receipt.Seq != sent {
+			sent++
+			if r.Err != nil || r.Receipt.MessageID != token(i) || r.Receipt.Seq != sent {
 				t.Fatalf("message %d: %+v %v", i, r.Receipt, r.Err)
 			}
 		}

@@ -168,13 +168,22 @@ func TestWhatIsOverdueBeforeItBeginsDoesNotRun(t *testing.T) {
 	receive(t, begun)
 	s.deliver(w, delivery{lane: "lane", token: "b", data: "b", timeout: time.Millisecond})
 	s.deliver(w, delivery{lane: "lane", token: "c", data: "c"})
-	<-time.After(20 * time.Millisecond)
+	s.flush()
+	probe(t, s) // it has arrived
+	passes(2 * time.Millisecond)
 	close(release)
 	if got := receive(t, begun); got != "c" {
 		t.Fatalf("%s ran", got)
 	}
 	wantOutcome(t, receive(t, told), "a", protocol.Acknowledged)
 	wantOutcome(t, receive(t, told), "c", protocol.Acknowledged)
+}
+
+// passes returns when that much time has passed.
+func passes(d time.Duration) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	<-tick.C
 }
 
 func TestADeliveryThatComesTwiceRunsOnce(t *testing.T) {
@@ -370,6 +379,40 @@ func TestStopLetsHandlersFinishAndHandsBackTheRest(t *testing.T) {
 	}
 	if err := w.Stop(context.Background()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A message that was handed back comes again as the very same delivery, perhaps
+// to another worker of the same client.
+func TestWhatWasHandedBackRunsWhenItComesAgain(t *testing.T) {
+	s := startStandIn(t)
+	told := s.outcomes("lane")
+	c := s.connect(client.DrainWindow(0))
+	begun := make(chan struct{}, 1)
+	w := s.work(c, func(ctx context.Context, _ *client.Delivery) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	s.deliver(w, delivery{lane: "lane", token: "t"})
+	receive(t, begun)
+	if err := w.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcome(t, receive(t, told), "t", protocol.Cancelled)
+	w = s.work(c, func(context.Context, *client.Delivery) error { return nil })
+	s.deliver(w, delivery{lane: "lane", token: "t"})
+	wantOutcome(t, receive(t, told), "t", protocol.Acknowledged)
+	s.deliver(w, delivery{lane: "lane", token: "t"})
+	wantOutcome(t, receive(t, told), "t", protocol.Acknowledged)
+	h := until(t, s.hellos, func(protocol.Hello) bool { return true })
+	q, _ := json.Marshal(protocol.ClaimsRequest{Lane: "lane", Epoch: 1})
+	answer, err := s.nc.Request(protocol.WorkerSubject(h.WorkerID, protocol.VerbClaims), q, guard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"finished":[{"token":"t","outcome":"acknowledged"}]}`; string(answer.Data) != want {
+		t.Fatalf("claims %s, want %s", answer.Data, want)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -118,8 +116,8 @@ func payloadText(b []byte) string {
 
 // target is what redrive and discard act on.
 type target struct {
-	What string `arg:"" optional:"" name:"queue-or-id" help:"EXECUTION/ROUTE for the dead letters of a queue, or a message id."`
-	All  bool   `help:"All dead letters of all queues."`
+	What string `arg:"" optional:"" name:"queue-or-id" help:"EXECUTION/ROUTE for those of a queue, or a message id."`
+	All  bool   `help:"All of all queues."`
 }
 
 func (t *target) request() (protocol.DeadActRequest, error) {
@@ -132,11 +130,8 @@ func (t *target) request() (protocol.DeadActRequest, error) {
 	case t.What == "":
 		return none, protocol.Errorf(protocol.CodeInvalidArgs, "which? EXECUTION/ROUTE, a message id, or --all")
 	}
-	if id, err := uuid.Parse(t.What); err == nil {
-		return protocol.DeadActRequest{MessageID: id.String()}, nil
-	}
-	queue, err := queueName(t.What)
-	return protocol.DeadActRequest{Queue: queue}, err
+	id, queue, err := idOrQueue(t.What)
+	return protocol.DeadActRequest{MessageID: id, Queue: queue}, err
 }
 
 // act redrives or discards and says how many.

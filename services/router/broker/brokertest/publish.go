@@ -143,6 +143,45 @@ func (s *suite) dedup() {
 	q := s.awaitEmpty("r", 0)
 	equal(s, "published", q.Counters[protocol.CountPublished], 1)
 	equal(s, "deduplicated", q.Counters[protocol.CountDeduplicated], 1)
+	s.dedupAtOnce()
+}
+
+// dedupAtOnce: also of those that arrive before the first is stored.
+func (s *suite) dedupAtOnce() {
+	const n = 50
+	inbox := nats.NewInbox()
+	answers := make(chan *nats.Msg, n)
+	if _, err := s.nc.ChanSubscribe(inbox, answers); err != nil {
+		s.Fatal(err)
+	}
+	for range n {
+		m := &nats.Msg{
+			Subject: protocol.PublishQueueSubject(s.execution, "burst"), Reply: inbox,
+			Header: nats.Header{protocol.HeaderDedup: {"same"}},
+		}
+		if err := s.nc.PublishMsg(m); err != nil {
+			s.Fatal(err)
+		}
+	}
+	ids, duplicates := map[string]bool{}, 0
+	for range n {
+		var ack protocol.PublishAck
+		select {
+		case m := <-answers:
+			if err := json.Unmarshal(m.Data, &ack); err != nil {
+				s.Fatalf("the answer %q is no receipt: %v", m.Data, err)
+			}
+		case <-s.guarded().Done():
+			s.Fatal("not every publish was answered")
+		}
+		ids[ack.MessageID] = true
+		if ack.Duplicate {
+			duplicates++
+		}
+	}
+	equal(s, "messages", len(ids), 1)
+	equal(s, "duplicates", duplicates, n-1)
+	equal(s, "ready", s.queue(s.execution, "burst").Ready, 1)
 }
 
 // eitherForm: a route and a name with the queue prefix are one queue.

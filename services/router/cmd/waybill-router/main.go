@@ -1,4 +1,4 @@
-// Command waybill-router runs one router against a NATS that is there already.
+// Command waybill-router takes publishes, delivers messages to workers and settles them.
 package main
 
 import (
@@ -16,39 +16,43 @@ import (
 	"github.com/waybill-mq/waybill/services/router"
 )
 
-var version = "0.0.0-dev"
-
-func main() { os.Exit(run()) }
+var version = "dev" // set by the build
 
 type flags struct {
-	NATS  string        `name:"nats" default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"NATS to connect to."`
-	Name  string        `name:"name" help:"Name of this instance; a router that starts again under its name has its lanes back at once."`
-	Drain time.Duration `name:"drain" default:"10s" help:"How long to wait at shutdown for handlers that run."`
+	NATS  string        `default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"URL of NATS."`
+	Name  string        `help:"Name of this instance, stable over its restarts. Default: a random one."`
+	Drain time.Duration `default:"10s" help:"How long a shutdown waits for handlers that run; they go on if it takes longer."`
+
+	Version kong.VersionFlag `help:"Print the version."`
 }
 
-func run() int {
+// committing is what a shutdown may take beyond the drain.
+const committing = 10 * time.Second
+
+func main() {
 	var f flags
-	kong.Parse(&f, kong.Name("waybill-router"), kong.Description("Takes publishes, delivers messages to workers and settles them."))
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	kong.Parse(&f, kong.Name("waybill-router"), kong.Description("Takes publishes, delivers messages to workers and settles them."), kong.Vars{"version": version})
+	if err := run(f); err != nil {
+		fmt.Fprintln(os.Stderr, "waybill-router:", err)
+		os.Exit(1)
+	}
+}
+
+func run(f flags) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s, err := router.New(router.Options{
-		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version, Logger: log, Drain: f.Drain,
+	service, err := router.New(router.Options{
+		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version, Drain: f.Drain,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
-	if err == nil {
-		err = s.Start(ctx)
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "waybill-router:", err)
-		return 1
+		return err
+	}
+	if err := service.Start(ctx); err != nil {
+		return err
 	}
 	<-ctx.Done()
-	stop()
-	ending, cancel := context.WithTimeout(context.Background(), f.Drain+15*time.Second)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Drain+committing)
 	defer cancel()
-	if err := s.Stop(ending); err != nil {
-		fmt.Fprintln(os.Stderr, "waybill-router:", err)
-		return 1
-	}
-	return 0
+	return service.Stop(bounded)
 }

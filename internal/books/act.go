@@ -1,0 +1,127 @@
+package books
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// Step asks for a part of something that is done to messages of a ledger: those
+// of one id, of a queue, of a topic's subscribers, of an execution, or all. It is answered when what it
+// did is committed.
+type Step struct {
+	Action    string             `json:"action"`
+	ID        protocol.MessageID `json:"id,omitzero"`
+	Queue     string             `json:"queue,omitempty"`
+	Topic     string             `json:"topic,omitempty"`
+	Execution string             `json:"execution,omitempty"`
+	// Until is the newest key there was at the first step; 0 in the first one.
+	// It bounds the whole to what was there when it began, whoever owns the
+	// ledger meanwhile.
+	Until ledger.Key `json:"until,omitempty"`
+	Limit int        `json:"limit"`
+}
+
+// StepDone answers Step.
+type StepDone struct {
+	Count int64      `json:"count"`
+	Until ledger.Key `json:"until"`
+	More  bool       `json:"more,omitempty"`
+}
+
+// Batch is a step whose records are being committed: it is their tag.
+type Batch struct {
+	done    StepDone
+	pending int64
+	answer  func(StepDone)
+}
+
+// NewBatch begins a step that is answered by answer.
+func NewBatch(s Step, more bool, answer func(StepDone)) *Batch {
+	return &Batch{done: StepDone{Until: s.Until, More: more}, answer: answer}
+}
+
+// Stage counts a record that was staged, if it was.
+func (b *Batch) Stage(staged bool) {
+	if staged {
+		b.pending++
+	}
+}
+
+// Staged says that all records are: a batch without any is answered at once.
+func (b *Batch) Staged() {
+	if b.pending == 0 {
+		b.answer(b.done)
+	}
+}
+
+// Committed counts one record that is in the log; the last answers.
+func (b *Batch) Committed() {
+	b.pending--
+	b.done.Count++
+	if b.pending == 0 {
+		b.answer(b.done)
+	}
+}
+
+// Act does something in every ledger, step by step, and says to how many
+// messages. What arrives in a ledger after its first step is not touched, so it
+// ends.
+func Act[O Owner[O]](ctx context.Context, h *Host[O], what Question[O, Step, StepDone], first Step) (int64, error) {
+	var count atomic.Int64
+	var group errgroup.Group
+	for i := range h.Total() {
+		group.Go(func() error { return steps(ctx, h, h.Name(i), what, first, &count) })
+	}
+	if err := group.Wait(); err != nil {
+		return count.Load(), protocol.Errorf(protocol.AsError(err).Code,
+			"stopped after at least %d (%s): ask again for the rest; %v", count.Load(), first.Action, err)
+	}
+	return count.Load(), nil
+}
+
+func steps[O Owner[O]](ctx context.Context, h *Host[O], name string, what Question[O, Step, StepDone], next Step, count *atomic.Int64) error {
+	for {
+		done, err := Put(ctx, h, name, what, next)
+		if err != nil {
+			return err
+		}
+		count.Add(done.Count)
+		if !done.More {
+			return nil
+		}
+		next.Until = done.Until
+	}
+}
+
+// Target is what people said an action is for.
+type Target struct {
+	MessageID, Queue, Topic, Execution string
+	All                                bool
+}
+
+// Step is the first step of an action on the target. known is false for an id
+// that no message can have, which is no error; INVALID_ARGS unless exactly one
+// thing is said.
+func (t Target) Step(action string, limit int) (first Step, known bool, err error) {
+	said := 0
+	for _, is := range []bool{t.MessageID != "", t.Queue != "", t.Topic != "", t.Execution != "", t.All} {
+		if is {
+			said++
+		}
+	}
+	if said != 1 {
+		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue and all", action)
+	}
+	first = Step{Action: action, Queue: t.Queue, Topic: t.Topic, Execution: t.Execution, Limit: limit}
+	if t.MessageID != "" {
+		first.ID, err = uuid.Parse(t.MessageID)
+		return first, err == nil && first.ID != uuid.Nil, nil
+	}
+	return first, true, nil
+}

@@ -1,0 +1,100 @@
+package retry
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/waybill-mq/waybill/internal/books"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// What is done with messages before their time.
+const (
+	now    = "release"
+	cancel = "cancel"
+)
+
+// stepSize is the number of messages taken off a shelf at once: each step looks
+// at all that waits there, and lists are answered in between.
+const stepSize = 16384
+
+var askAct = books.Question[*shelf, books.Step, books.StepDone]{Verb: "act", Reply: actOn}
+
+func actOn(ctx context.Context, book *books.Book[*shelf], s books.Step) (books.StepDone, error) {
+	known, err := books.Ask(ctx, book, func(shelf *shelf) bool { return shelf.lanes.Known() })
+	switch {
+	case err != nil:
+		return books.StepDone{}, err
+	case s.Action == now && !known:
+		return books.StepDone{}, protocol.Errorf(protocol.CodeUnavailable, "no router has started yet: there is nowhere to send messages to")
+	}
+	return books.Await(ctx, book, func(shelf *shelf, answer func(books.StepDone)) { shelf.act(s, answer) })
+}
+
+// act does one step. A message leaves the shelf as its record is staged, so of
+// a person's word, another's, and its time, only one has it.
+func (s *shelf) act(step books.Step, answer func(books.StepDone)) {
+	if step.Until == 0 {
+		step.Until = s.newest
+	}
+	taken, more := s.takeOff(step)
+	b := books.NewBatch(step, more, answer)
+	for _, e := range taken {
+		if step.Action == now {
+			b.Stage(s.release(e, b))
+			continue
+		}
+		b.Stage(s.discard(e, b))
+	}
+	b.Staged()
+}
+
+// discard ends a message that was cancelled.
+func (s *shelf) discard(e *ledger.Entry, tag any) bool {
+	if !s.ledger.Settle(e, tag) {
+		return false
+	}
+	s.ledger.Count(e.Queue.Name, ledger.Discarded, 1)
+	return true
+}
+
+// takeOff takes the messages of a step off the shelf.
+func (s *shelf) takeOff(step books.Step) (taken []*ledger.Entry, more bool) {
+	limit := min(max(step.Limit, 1), stepSize)
+	take := func(e *ledger.Entry) bool {
+		if e.Key > step.Until || step.ID != uuid.Nil && e.ID != step.ID || !within(e.Queue.Name, step.Queue, step.Execution) {
+			return false
+		}
+		if len(taken) == limit {
+			more = true
+			return false
+		}
+		taken = append(taken, e)
+		return true
+	}
+	s.near.remove(take)
+	for _, e := range taken {
+		s.bytes -= int64(e.Size)
+	}
+	s.far.remove(take)
+	return taken, more
+}
+
+// within says whether a queue is one of those asked for: all, if neither a
+// queue nor an execution is named.
+func within(name, queue, execution string) bool {
+	return (queue == "" || name == queue) && books.InExecution(name, execution)
+}
+
+// act releases or cancels for a caller, in every ledger.
+func (s *Service) act(ctx context.Context, what string, q protocol.WaitingActRequest) (protocol.WaitingActReply, error) {
+	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, Execution: q.Execution, All: q.All}
+	first, known, err := target.Step(what, stepSize)
+	if err != nil || !known {
+		return protocol.WaitingActReply{}, err
+	}
+	count, err := books.Act(ctx, s.host, askAct, first)
+	return protocol.WaitingActReply{Count: count}, err
+}
