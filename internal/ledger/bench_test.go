@@ -132,3 +132,54 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// BenchmarkHandover decides messages in one ledger and has them handed over to
+// another.
+func BenchmarkHandover(b *testing.B) {
+	nc := connect(b, runServer(b, b.TempDir()).ClientURL())
+	makeStream(b, nc)
+	from, to := openLedger(b, nc, "test-00"), openLedger(b, nc, "test-01")
+	const round = 50_000
+	done := 0
+	for b.Loop() {
+		entries := from.publish(round, "q")
+		start := time.Now()
+		from.do(func(l *ledger.Ledger) {
+			for _, e := range entries {
+				l.Decide(e, "test-01", l.Meta(e), nil)
+			}
+		})
+		done += round
+		to.until(b, "handovers", func() bool { return to.commits(ledger.KindAccept) == done })
+		b.ReportMetric(round/time.Since(start).Seconds(), "handovers/s")
+	}
+	from.stop()
+	to.stop()
+}
+
+// BenchmarkLoad reads messages that are not in memory, in order and a thousand
+// at a time, as a backlog is read ahead.
+func BenchmarkLoad(b *testing.B) {
+	nc := connect(b, runServer(b, b.TempDir()).ClientURL())
+	makeStream(b, nc)
+	l := openLedger(b, nc, "test-00")
+	const waiting = 100_000
+	l.publish(waiting, "q")
+	l.stop()
+	for b.Loop() {
+		l = openLedger(b, nc, "test-00", func(o *ledger.Options) { o.Bodies = ledger.NewBodies(16 << 20) })
+		var entries []*ledger.Entry
+		l.do(func(led *ledger.Ledger) {
+			for e := range led.Entries() {
+				entries = append(entries, e)
+			}
+		})
+		start := time.Now()
+		for n := 0; n < waiting; n += 1000 {
+			l.do(func(led *ledger.Ledger) { led.Load(entries[n : n+1000]...) })
+			l.until(b, "loading", func() bool { return len(l.loaded) == n+1000 })
+		}
+		b.ReportMetric(waiting/time.Since(start).Seconds(), "loads/s")
+		l.stop()
+	}
+}

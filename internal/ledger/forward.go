@@ -1,27 +1,30 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 )
 
 // forward writes the state of what is live in old frames into new ones, so
-// that the log behind it can be purged. It works on one frame at a time, the
-// floor: reads it, and states in the next commit what is still live there.
-// Then the floor is a later one.
+// that the log behind it can be purged. It works on a few frames at a time,
+// from the floor on: reads them, and states in the next commit what is still
+// live there. Then the floor is a later one.
 type forward struct {
 	target  uint64 // frames below this sequence are to be left
 	stated  uint64 // the floor's sequence as the log has it
 	loading bool
-	ready   bool   // there is something to write
-	frame   *frame // it is stated there; nil: only the floor is to be stated
+	ready   bool     // there is something to write
+	frames  []*frame // where it is stated; none: only the floor is to be stated
 	carries []carry
-	seen    []dedupEntry
+	seen    []seenAt
 	largest int // bytes of the largest piece
 }
 
 // carry is a message with those of its recipients that are still there.
 type carry struct {
+	at      *frame
 	message []byte // encoded
 	to      []carryTo
 }
@@ -32,9 +35,17 @@ type carryTo struct {
 	meta  []byte // encoded
 }
 
+// seenAt is a publish id that a frame states.
+type seenAt struct {
+	dedupEntry
+	at *frame
+}
+
 const (
-	// forwardBytes is what a commit writes forward, about.
-	forwardBytes = 1 << 20
+	// forwardBytes is what a commit writes forward, about, and forwardFrames
+	// how many frames it comes from.
+	forwardBytes  = 1 << 20
+	forwardFrames = 64
 	// pieceBytes is more than what a piece takes beside its message and metas.
 	pieceBytes = 256
 )
@@ -47,19 +58,38 @@ func (l *Ledger) forwardTo(target uint64) {
 
 // writeForward sees to it that what is to be written next is at hand.
 func (l *Ledger) writeForward() {
-	f, floor := &l.forward, l.frames.floor()
+	f := &l.forward
 	if f.loading || f.ready || l.closing || f.target == 0 {
 		return
 	}
+	list, wants := l.oldest(f.target)
 	switch {
-	case floor.seq < f.target && l.onlyTables(floor):
-		*f = forward{target: f.target, stated: f.stated, frame: floor, ready: true}
-	case floor.seq < f.target:
-		l.readFloor(floor)
-	default: // an idle ledger states its floor too
+	case len(list) == 0: // an idle ledger states its floor too
 		f.target = 0
-		f.ready = floor.seq > f.stated
+		f.ready = l.frames.floor().seq > f.stated
+	case len(wants) == 0:
+		*f = forward{target: f.target, stated: f.stated, frames: list, ready: true}
+	default:
+		l.readOldest(list, wants)
 	}
+}
+
+// oldest are the first frames that something pins, and what of them has to be
+// read.
+func (l *Ledger) oldest(target uint64) (list []*frame, wants []want) {
+	for _, f := range l.frames.live() {
+		if f.seq >= target || len(list) == forwardFrames {
+			break
+		}
+		if f.pins == 0 {
+			continue
+		}
+		list = append(list, f)
+		if !l.onlyTables(f) {
+			wants = append(wants, want{place: place{seq: f.seq}})
+		}
+	}
+	return list, wants
 }
 
 // onlyTables says that nothing in the frame has to be read.
@@ -73,58 +103,77 @@ func (l *Ledger) onlyTables(at *frame) bool {
 	return n == at.pins
 }
 
-func (l *Ledger) readFloor(at *frame) {
+func (l *Ledger) readOldest(list []*frame, wants []want) {
 	l.forward.loading = true
+	runs := l.runs(wants)
 	l.env.spawn(func(ctx context.Context) func() {
-		records, err := l.fetcher.records(ctx, at.seq)
-		return func() { l.floorRead(at, records, err) }
+		records, err := l.fetcher.frames(ctx, wants, runs)
+		return func() { l.oldestRead(list, records, err) }
 	})
 }
 
-// records reads a whole frame.
-func (t *fetcher) records(ctx context.Context, seq uint64) (list []record, err error) {
-	data := t.bodies.frame(frameKey{t.ledger, seq})
-	if data == nil {
-		err = t.store.read(ctx, seq, 1, func(s stored) bool {
-			if s.seq == seq {
-				data = s.data
+// frames reads whole frames, until they have about as many bytes as one commit
+// writes forward.
+func (t *fetcher) frames(ctx context.Context, wants []want, runs []run) (map[uint64][]record, error) {
+	read, bytes := map[uint64][]record{}, 0
+	var failed error
+	for _, r := range runs {
+		err := t.store.read(ctx, r.from, r.n, func(s stored) bool {
+			if !slices.ContainsFunc(wants, func(w want) bool { return w.seq == s.seq }) {
+				return true
 			}
-			return false
+			_, records, err := decodeFrame(s.data)
+			if err == nil {
+				read[s.seq], err = decodeRecords(nil, records, plain)
+			}
+			if err != nil {
+				failed = &DamageError{Ledger: t.ledger, Seq: s.seq, What: err.Error()}
+			}
+			bytes += len(s.data)
+			return failed == nil && bytes < forwardBytes
 		})
+		if err = cmp.Or(failed, err); err != nil || bytes >= forwardBytes {
+			return read, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if data == nil {
-		return nil, errMoved
-	}
-	t.bodies.putFrame(frameKey{t.ledger, seq}, data)
-	_, records, err := decodeFrame(data)
-	if err != nil {
-		return nil, err
-	}
-	return decodeRecords(nil, records, plain)
+	return read, nil
 }
 
-// floorRead finds what is live in the floor, and has what was restated since
-// read where it was.
-func (l *Ledger) floorRead(at *frame, records []record, err error) {
+// oldestRead finds what is live in the frames that were read, and has what was
+// restated since read where it was.
+func (l *Ledger) oldestRead(list []*frame, read map[uint64][]record, err error) {
 	f := &l.forward
+	if _, first := read[list[0].seq]; err == nil && !first && !l.onlyTables(list[0]) {
+		err = errMoved
+	}
 	if err != nil || l.closed {
-		l.forwardFailed(at.seq, err)
+		l.forwardFailed(list[0].seq, err)
 		return
 	}
-	*f = forward{target: f.target, stated: f.stated, loading: true, frame: at}
-	ordinal := at.first
-	for i := range records {
-		l.pick(uint32(i), ordinal, &records[i])
-		ordinal += records[i].ordinals()
+	*f = forward{target: f.target, stated: f.stated, loading: true}
+	for _, at := range list {
+		records, ok := read[at.seq]
+		if !ok && !l.onlyTables(at) {
+			break // for the next time
+		}
+		f.frames = append(f.frames, at)
+		ordinal := at.first
+		for i := range records {
+			l.pick(at, uint32(i), ordinal, &records[i])
+			ordinal += records[i].ordinals()
+		}
 	}
+	l.readRestated()
+}
+
+// readRestated reads the metas that lie elsewhere.
+func (l *Ledger) readRestated() {
 	var wants []want
 	var into []*carryTo
-	for i := range f.carries {
-		for j := range f.carries[i].to {
-			if to := &f.carries[i].to[j]; to.meta == nil {
+	for i := range l.forward.carries {
+		c := &l.forward.carries[i]
+		for j := range c.to {
+			if to := &c.to[j]; to.meta == nil {
 				wants = append(wants, to.entry.wantMeta(len(into)))
 				into = append(into, to)
 			}
@@ -158,22 +207,21 @@ func (l *Ledger) readMetas(wants []want, into []*carryTo) {
 }
 
 // pick keeps what a record of the floor states and nothing later does.
-func (l *Ledger) pick(index uint32, ordinal uint64, r *record) {
-	f := &l.forward
+func (l *Ledger) pick(at *frame, index uint32, ordinal uint64, r *record) {
 	if r.dedup != nil {
-		l.pickSeen(*r.dedup)
+		l.pickSeen(at, *r.dedup)
 	}
 	for _, s := range r.seen {
-		l.pickSeen(s.hash)
+		l.pickSeen(at, s.hash)
 	}
-	var c carry
+	c := carry{at: at, message: r.raw}
 	for i := range r.to {
 		key := r.to[i].key
 		if r.kind == KindAccept {
 			key = Key(ordinal + uint64(i))
 		}
 		e := l.entries[key]
-		if e == nil || e.at != f.frame || e.index != index {
+		if e == nil || e.at != at || e.index != index {
 			continue
 		}
 		to := carryTo{entry: e, from: e.wantMeta(0).place}
@@ -183,14 +231,13 @@ func (l *Ledger) pick(index uint32, ordinal uint64, r *record) {
 		c.to = append(c.to, to)
 	}
 	if len(c.to) > 0 {
-		c.message = r.raw
-		f.carries = append(f.carries, c)
+		l.forward.carries = append(l.forward.carries, c)
 	}
 }
 
-func (l *Ledger) pickSeen(h Dedup) {
-	if d, ok := l.dedup.seen[h]; ok && d.at == l.forward.frame {
-		l.forward.seen = append(l.forward.seen, dedupEntry{hash: h, id: d.id, seq: d.seq})
+func (l *Ledger) pickSeen(at *frame, h Dedup) {
+	if d, ok := l.dedup.seen[h]; ok && d.at == at {
+		l.forward.seen = append(l.forward.seen, seenAt{dedupEntry{hash: h, id: d.id, seq: d.seq}, at})
 	}
 }
 
@@ -239,22 +286,22 @@ func (w *headWriter) forward(f *forward) {
 		return
 	}
 	w.limit = min(w.limit, len(w.buf)+max(forwardBytes, f.largest))
-	if f.frame != nil {
-		w.tables(f)
-		w.dedup(f)
-		for i := range f.carries {
-			w.carry(f.frame, &f.carries[i])
-		}
+	for _, at := range f.frames {
+		w.tables(at)
+	}
+	w.dedup(f.seen)
+	for i := range f.carries {
+		w.carry(&f.carries[i])
 	}
 	if len(w.records) == 0 {
 		w.add(record{kind: kindBarrier})
 	}
 }
 
-func (w *headWriter) tables(f *forward) {
+func (w *headWriter) tables(at *frame) {
 	done := map[table]bool{}
-	for _, t := range w.l.tables[f.frame] {
-		if t.pinned() != f.frame || done[t] {
+	for _, t := range w.l.tables[at] {
+		if t.pinned() != at || done[t] {
 			continue
 		}
 		done[t] = true
@@ -266,19 +313,19 @@ func (w *headWriter) tables(f *forward) {
 	}
 }
 
-// dedup writes the publish ids of the frame, a record for each bucket.
-func (w *headWriter) dedup(f *forward) {
+// dedup writes publish ids, a record for each bucket.
+func (w *headWriter) dedup(list []seenAt) {
 	byBucket := map[int64][]dedupEntry{}
 	var order []int64
-	for _, e := range f.seen {
-		d, ok := w.l.dedup.seen[e.hash]
-		if !ok || d.at != f.frame {
+	for i := range list {
+		d, ok := w.l.dedup.seen[list[i].hash]
+		if !ok || d.at != list[i].at {
 			continue
 		}
 		if byBucket[d.bucket] == nil {
 			order = append(order, d.bucket)
 		}
-		byBucket[d.bucket] = append(byBucket[d.bucket], e)
+		byBucket[d.bucket] = append(byBucket[d.bucket], list[i].dedupEntry)
 	}
 	for _, bucket := range order {
 		seen := byBucket[bucket]
@@ -293,13 +340,13 @@ func (w *headWriter) dedup(f *forward) {
 
 // carry writes a message for those of its recipients that are as they were
 // when it was read; if they do not fit into one record, into several.
-func (w *headWriter) carry(at *frame, c *carry) {
+func (w *headWriter) carry(c *carry) {
 	var to []carried
 	n := pieceBytes + len(c.message)
 	for i := range c.to {
 		t := &c.to[i]
 		e := t.entry
-		if t.meta == nil || e.flags.is(gone) || e.at != at || e.wantMeta(0).place != t.from {
+		if t.meta == nil || e.flags.is(gone) || e.at != c.at || e.wantMeta(0).place != t.from {
 			continue
 		}
 		if more := pieceBytes + len(t.meta); !w.fits(n + more) {

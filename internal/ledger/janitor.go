@@ -12,12 +12,16 @@ import (
 const (
 	// DefaultSlack is by how much a stream may outgrow twice what is live.
 	DefaultSlack = 64 << 20
+	// frameSlack is how many small frames a stream may have: a message that is
+	// published alone is a frame, and each costs memory, and time at a takeover.
+	frameSlack = 100_000
+	smallFrame = 64 << 10 // bytes
 	// DefaultSweep is how often a stream's size is looked at.
 	DefaultSweep = 2 * time.Second
 )
 
 // Janitor keeps a stream of ledgers short: when it is larger than twice what
-// is live and some slack, it has the ledgers of this process write forward
+// is live and some slack, or of very many small frames, it has the ledgers of this process write forward
 // what lies in the older half, and purges the stream behind the lowest floor
 // of all its ledgers. Each process runs one for each stream it has ledgers on;
 // several do no harm, since floors only rise.
@@ -65,13 +69,14 @@ func (j *Janitor) Run(ctx context.Context) {
 // Sweep looks once and does what is to be done.
 func (j *Janitor) Sweep(ctx context.Context) error {
 	s, err := streamInfo(ctx, j.Conn, j.Stream, ">")
-	if err != nil || s.Bytes <= j.slack() {
+	many := s.Messages > frameSlack+s.Bytes/smallFrame
+	if err != nil || !many && s.Bytes <= j.slack() {
 		return err
 	}
 	// The floors are read after the stream's end: nothing beyond that end is
 	// purged, whatever they say.
 	live, floor, err := j.floors(ctx, s)
-	if err != nil || s.Bytes <= 2*live+j.slack() {
+	if err != nil || !many && s.Bytes <= 2*live+j.slack() {
 		return err
 	}
 	target := s.First + (s.Last-s.First)/2 + 1

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,11 +53,10 @@ type natsStore struct {
 	inbox   string
 	subs    []*nats.Subscription
 
-	reconnects uint64 // when the last commit was published
-
-	mu      sync.Mutex
-	serial  uint64
-	pending func(uint64, error) // the last publish's; nil when it was answered
+	// Of the ledger's goroutine:
+	serial     uint64
+	pending    func(uint64, error) // the last publish's; nil when it was answered
+	reconnects uint64              // when it was published
 }
 
 // Subject is where a ledger's frames are published.
@@ -127,11 +125,9 @@ func (s *natsStore) message(expected uint64, frame []byte) *nats.Msg {
 }
 
 func (s *natsStore) publish(expected uint64, frame []byte, done func(uint64, error)) {
-	s.mu.Lock()
 	s.serial++
 	serial := s.serial
 	s.pending = done
-	s.mu.Unlock()
 	s.reconnects = s.conn.Stats().Reconnects
 	m := s.message(expected, frame)
 	m.Reply = s.inbox + "." + strconv.FormatUint(serial, 10)
@@ -158,15 +154,10 @@ func (s *natsStore) answer(m *nats.Msg) {
 // answered is called in the ledger's goroutine. Only the last commit's answer
 // is of interest.
 func (s *natsStore) answered(serial, seq uint64, err error) {
-	s.mu.Lock()
-	done := s.pending
-	if serial != s.serial || done == nil {
-		s.mu.Unlock()
-		return
+	if done := s.pending; serial == s.serial && done != nil {
+		s.pending = nil
+		done(seq, err)
 	}
-	s.pending = nil
-	s.mu.Unlock()
-	done(seq, err)
 }
 
 type apiError struct {
@@ -254,6 +245,7 @@ func (s *natsStore) missing(ctx context.Context, after uint64) ([]uint64, error)
 
 // streamState is the part of a stream's information that is of use here.
 type streamState struct {
+	Messages int64             `json:"messages"` // frames
 	Bytes    int64             `json:"bytes"`
 	First    uint64            `json:"first_seq"`
 	Last     uint64            `json:"last_seq"`

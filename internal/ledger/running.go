@@ -13,6 +13,7 @@ import (
 // may be called from any goroutine.
 type Running[E any] struct {
 	ledger *Ledger
+	epoch  uint64
 	owner  Owner[E]
 	clock  func() time.Time
 	store  *natsStore
@@ -55,7 +56,7 @@ func Open[E any](ctx context.Context, o Options, owner Owner[E]) (*Running[E], e
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.ledger = newLedger(o.Name, t.state, r.store, r, o.Bodies, o.Logger)
-	r.ledger.owner = owner
+	r.ledger.owner, r.epoch = owner, t.state.epoch
 	r.ledger.lostBefore(t)
 	if err := r.store.subscribe(r.ledger); err != nil {
 		r.cancel(err)
@@ -243,7 +244,7 @@ func (r *Running[E]) Err() error {
 }
 
 // Epoch counts the ledger's owners; it is this one's.
-func (r *Running[E]) Epoch() uint64 { return r.ledger.epoch }
+func (r *Running[E]) Epoch() uint64 { return r.epoch }
 
 // Backlog is the number of bytes that are staged and not committed.
 func (r *Running[E]) Backlog() int { return int(r.ledger.backlog.Load()) }

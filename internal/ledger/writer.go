@@ -20,7 +20,7 @@ type flight struct {
 
 const (
 	// answerTime is how long a commit's answer is waited for.
-	answerTime = 5 * time.Second
+	answerTime = 2 * time.Second
 	// brokenTime is how often the connection is looked at meanwhile.
 	brokenTime = 100 * time.Millisecond
 )

@@ -32,6 +32,7 @@ type Client struct {
 	window   time.Duration
 	link     *gate // open while connected
 	presence *presence
+	crew     crew       // runs all handlers
 	sender   *Publisher // of Publish and PublishMany
 
 	mu         sync.Mutex
@@ -141,6 +142,7 @@ func (c *Client) Close(ctx context.Context) error {
 		}
 	}
 	c.closeErr = errors.Join(c.presence.close(ctx), c.closePublishers(ctx))
+	c.crew.close()
 	c.nc.Close()
 	close(c.closed)
 	return c.closeErr

@@ -55,7 +55,7 @@ func (c *Client) Handle(ctx context.Context, namespace, id string, h FunctionHan
 	}
 	f := &Function{c: c, spec: protocol.FunctionSpec{Namespace: namespace, ID: id}, handler: h}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
-	f.pool = newPool(o.concurrency, f.begin)
+	f.pool = newPool(&c.crew, o.concurrency, f.run)
 	if err := f.start(ctx, subject); err != nil {
 		return nil, errors.Join(err, f.drain(ctx))
 	}
@@ -94,15 +94,9 @@ func (f *Function) receive(msg *nats.Msg) {
 	}
 }
 
-// begin is what a goroutine of the pool runs calls with.
-func (f *Function) begin() (run func(*functionCall), end func()) {
-	ctx, cancel := context.WithCancel(f.ctx)
-	return func(call *functionCall) { f.run(ctx, call) }, cancel
-}
-
-func (f *Function) run(ctx context.Context, call *functionCall) {
+func (f *Function) run(call *functionCall) {
 	defer f.pool.uncount(false)
-	ctx, cancel := call.within(extractTrace(ctx, call.msg))
+	ctx, cancel := call.within(extractTrace(f.ctx, call.msg))
 	defer cancel()
 	if ctx.Err() != nil {
 		return // the caller has given up

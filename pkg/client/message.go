@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -47,6 +49,11 @@ type Message struct {
 	// DedupID makes a second publish with the same id to the same queue or topic, within
 	// two minutes, have no effect: its receipt is the first one's.
 	DedupID string
+	// DeliverAt and Delay schedule the message: it is not delivered before that
+	// time, or that long after it was published, rounded up to milliseconds. At
+	// most one is set; at most ten years ahead (protocol.MaxSchedule).
+	DeliverAt time.Time
+	Delay     time.Duration
 }
 
 // PublishOption adds to a message.
@@ -65,6 +72,16 @@ func Header(name, value string) PublishOption {
 // DedupID sets Message.DedupID.
 func DedupID(id string) PublishOption {
 	return func(m *Message) { m.DedupID = id }
+}
+
+// DeliverAt sets Message.DeliverAt. A time that has passed is now.
+func DeliverAt(t time.Time) PublishOption {
+	return func(m *Message) { m.DeliverAt = t }
+}
+
+// Delay sets Message.Delay.
+func Delay(d time.Duration) PublishOption {
+	return func(m *Message) { m.Delay = d }
 }
 
 // encode checks the message and forms what goes on the wire. A trace of ctx
@@ -95,8 +112,32 @@ func (m *Message) encode(ctx context.Context) (*nats.Msg, error) {
 		}
 		setHeader(msg, protocol.HeaderDedup, m.DedupID)
 	}
+	if err := m.schedule(msg); err != nil {
+		return nil, err
+	}
 	injectTrace(ctx, msg)
 	return msg, nil
+}
+
+// schedule says when the message is to be delivered, if not at once.
+func (m *Message) schedule(msg *nats.Msg) error {
+	switch {
+	case m.Delay < 0:
+		return protocol.Errorf(protocol.CodeInvalidArgs, "the delay is %v: it may not be negative", m.Delay)
+	case m.Delay > 0 && !m.DeliverAt.IsZero():
+		return protocol.Errorf(protocol.CodeInvalidArgs, "the message has a delay and a time of delivery: set one of them")
+	case m.Delay > protocol.MaxSchedule:
+		return protocol.Errorf(protocol.CodeInvalidArgs, "the delay is %v, more than ten years: the mesh keeps no message that long", m.Delay)
+	case m.Delay > 0:
+		up := m.Delay + time.Millisecond - 1
+		setHeader(msg, protocol.HeaderDelayMs, strconv.FormatInt(up.Milliseconds(), 10))
+	case !m.DeliverAt.IsZero():
+		if _, err := protocol.CheckSchedule(m.DeliverAt, time.Now()); err != nil {
+			return err
+		}
+		setHeader(msg, protocol.HeaderDeliverAt, m.DeliverAt.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
 }
 
 func setHeader(msg *nats.Msg, name, value string) {

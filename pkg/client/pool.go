@@ -2,33 +2,26 @@ package client
 
 import "sync"
 
-// keepIdle is how many goroutines of a pool wait for the next job; more than
-// that end.
-const keepIdle = 256
-
-// pool runs jobs in order on goroutines it reuses, at most limit at once. A job
+// pool runs jobs in order, at most limit at once, on a crew's goroutines. A job
 // that is overdue goes on but no longer counts, so that handlers that ignore
 // their deadline do not keep the others out.
 type pool[J any] struct {
-	begin func() (run func(J), end func()) // of each goroutine
+	crew *crew
+	run  func(J)
 
 	mu     sync.Mutex
-	awake  *sync.Cond // one Signal for each goroutine taken off idle
-	queue  []J        // not begun, from head on
+	queue  []J // not begun, from head on
 	head   int
 	limit  int
 	busy   int  // jobs that count
-	idle   int  // goroutines that wait for a job
-	alive  int  // goroutines
+	alive  int  // goroutines at work, or called
 	coming bool // one of them is on its way to a job
 	closed bool
 	ended  chan struct{} // closed and without goroutines
 }
 
-func newPool[J any](limit int, begin func() (run func(J), end func())) *pool[J] {
-	p := &pool[J]{begin: begin, limit: limit, ended: make(chan struct{})}
-	p.awake = sync.NewCond(&p.mu)
-	return p
+func newPool[J any](c *crew, limit int, run func(J)) *pool[J] {
+	return &pool[J]{crew: c, run: run, limit: limit, ended: make(chan struct{})}
 }
 
 // submit takes a job; false after close.
@@ -43,65 +36,51 @@ func (p *pool[J]) submit(j J) bool {
 	return true
 }
 
-// wake lets a goroutine look at the queue if it may run something. One at a
-// time: it wakes the next when it has a job, and short jobs are done by few.
-// Locked.
+// wake calls a goroutine if there is something that may run. One at a time: it
+// calls the next when it has a job, and short jobs are done by few. Locked.
 func (p *pool[J]) wake() {
 	if p.coming || p.waiting() == 0 || p.busy >= p.limit {
 		return
 	}
 	p.coming = true
-	if p.idle > 0 {
-		p.idle--
-		p.awake.Signal()
-		return
-	}
 	p.alive++
-	go p.loop()
+	p.crew.run(p.work)
 }
 
 func (p *pool[J]) waiting() int { return len(p.queue) - p.head }
 
-func (p *pool[J]) loop() {
+// work runs jobs as long as there are some.
+func (p *pool[J]) work() {
 	defer p.leave()
-	run, end := p.begin()
-	defer end()
 	p.arrived()
 	for {
 		j, ok := p.next()
 		if !ok {
 			return
 		}
-		run(j)
+		p.run(j)
 	}
 }
 
-// arrived says that a goroutine that was woken looks at the queue itself now.
+// arrived says that the goroutine that was called looks at the queue itself
+// now.
 func (p *pool[J]) arrived() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.coming = false
 }
 
-// next is the next job, when there is one and it may run; false ends the
-// goroutine.
+// next is the next job; false if there is none, or none that may run.
 func (p *pool[J]) next() (j J, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for {
-		if p.waiting() > 0 && p.busy < p.limit {
-			p.busy++
-			j = p.pop()
-			p.wake()
-			return j, true
-		}
-		if p.closed || p.idle >= keepIdle {
-			return j, false
-		}
-		p.idle++
-		p.awake.Wait()
-		p.coming = false
+	if p.waiting() == 0 || p.busy >= p.limit {
+		return j, false
 	}
+	p.busy++
+	j = p.pop()
+	p.wake()
+	return j, true
 }
 
 func (p *pool[J]) pop() J {
@@ -127,7 +106,7 @@ func (p *pool[J]) uncount(overdue bool) {
 	}
 }
 
-// leave is a goroutine's end, also when a job ended it (runtime.Goexit).
+// leave is when a goroutine goes, also when a job has ended it (runtime.Goexit).
 func (p *pool[J]) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +131,7 @@ func (p *pool[J]) takeBack() []J {
 	return back
 }
 
-// close takes no more jobs and ends the goroutines as they become idle; ended
-// is closed when all have.
+// close takes no more jobs; ended is closed when those that were taken are done.
 func (p *pool[J]) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +139,5 @@ func (p *pool[J]) close() {
 		return
 	}
 	p.closed = true
-	p.idle = 0
-	p.awake.Broadcast()
 	p.endIfEmpty()
 }

@@ -23,9 +23,11 @@ type Worker struct {
 	pool    *pool[*Delivery]
 	ready   *gate
 
-	// ctx is that of all handlers; cancelled at shutdown.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	// parents are the contexts that handlers' contexts stem from, in turn: under
+	// one alone thousands would wait for their place. Cancelled at shutdown.
+	parents []context.Context
+	turn    atomic.Uint32
+	cancel  context.CancelCauseFunc
 
 	draining atomic.Bool
 	drained  sync.Once
@@ -55,13 +57,30 @@ func (c *Client) Work(ctx context.Context, execution, route string, h Handler, o
 func (c *Client) subscribe(ctx context.Context, spec protocol.SubscriptionSpec, h Handler) (*Worker, error) {
 	w := &Worker{c: c, ref: c.presence.nextRef(), spec: spec, handler: h, ready: newGate()}
 	w.spec.Ref = w.ref
-	w.ctx, w.cancel = context.WithCancelCause(context.Background())
-	w.pool = newPool(*spec.Concurrency, w.begin)
+	w.parents, w.cancel = parents(*spec.Concurrency)
+	w.pool = newPool(&c.crew, *spec.Concurrency, w.run)
 	if err := c.presence.addWorker(ctx, w); err != nil {
 		w.draining.Store(true)
 		return nil, errors.Join(err, w.drain(ctx))
 	}
 	return w, nil
+}
+
+// parents are enough contexts for so many handlers, and what cancels them all.
+func parents(handlers int) ([]context.Context, context.CancelCauseFunc) {
+	const children = 128 // of each, about
+	n := max(handlers/children, 1)
+	all := make([]context.Context, 0, n)
+	cancels := make([]context.CancelCauseFunc, 0, n)
+	for range n {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		all, cancels = append(all, ctx), append(cancels, cancel)
+	}
+	return all, func(cause error) {
+		for _, cancel := range cancels {
+			cancel(cause)
+		}
+	}
 }
 
 func workSpec(execution, route string, h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
@@ -160,21 +179,14 @@ func (w *Worker) receive(msg *nats.Msg) {
 	}
 }
 
-// begin is what a goroutine of the pool runs deliveries with: a context of its
-// own, for a common parent would be held up by thousands of children.
-func (w *Worker) begin() (run func(*Delivery), end func()) {
-	ctx, cancel := context.WithCancel(w.ctx)
-	return func(d *Delivery) { w.run(ctx, d) }, cancel
-}
-
 // run handles a delivery on a goroutine of the pool.
-func (w *Worker) run(ctx context.Context, d *Delivery) {
+func (w *Worker) run(d *Delivery) {
 	defer w.uncount(d, false)
 	if d.overdue() {
 		w.c.presence.memory.drop(d.job) // the router has counted the timeout
 		return
 	}
-	ctx, cancel := d.within(extractTrace(ctx, d.msg))
+	ctx, cancel := d.within(extractTrace(w.parent(), d.msg))
 	defer cancel()
 	defer w.watch(d)()
 	outcome, text := protocol.Failed, "the handler ended its goroutine (runtime.Goexit)"
@@ -184,6 +196,10 @@ func (w *Worker) run(ctx context.Context, d *Delivery) {
 	if outcome != protocol.Acknowledged {
 		w.c.log.Debug("a delivery was not acknowledged", "message_id", d.ID, "attempt", d.Attempt, "outcome", outcome)
 	}
+}
+
+func (w *Worker) parent() context.Context {
+	return w.parents[int(w.turn.Add(1))%len(w.parents)]
 }
 
 // watch warns when a handler has used most of its time, and no longer counts

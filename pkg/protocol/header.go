@@ -31,6 +31,12 @@ const (
 	// HeaderDedup deduplicates a publish within its queue or topic for
 	// DedupWindow.
 	HeaderDedup = "Nats-Msg-Id"
+	// HeaderDeliverAt and HeaderDelayMs schedule a publish: it is not delivered
+	// before that time (RFC 3339 with its zone, or milliseconds since 1970), or
+	// that many milliseconds after it arrived. At most one of them is given;
+	// neither is delivered.
+	HeaderDeliverAt = "Waybill-Deliver-At"
+	HeaderDelayMs   = "Waybill-Delay-Ms"
 	// HeaderServiceError and HeaderServiceErrorCode are what NATS micro
 	// services answer errors with; in a reply to a delivery they mean failed.
 	HeaderServiceError     = "Nats-Service-Error"
@@ -71,10 +77,12 @@ var reservedExact = map[string]bool{
 var reservedPrefix = []string{"nats-", "waybill-", "amq_", "amq-", "_amq_", "_amq-", "jms", "x-opt-", "x-match"}
 
 // ReservedHeader says whether a publisher may not set the header, in any case
-// of its letters. Nats-Msg-Id is the one name beginning Nats- that is allowed.
+// of its letters. Those of the mesh that are the publisher's to set are allowed:
+// HeaderDedup, HeaderDeliverAt and HeaderDelayMs.
 func ReservedHeader(name string) bool {
 	lower := strings.ToLower(name)
-	if lower == "nats-msg-id" {
+	switch lower {
+	case "nats-msg-id", "waybill-deliver-at", "waybill-delay-ms":
 		return false
 	}
 	if reservedExact[lower] {

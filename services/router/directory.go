@@ -114,11 +114,14 @@ func (d *directory) page(ctx context.Context, after string) (protocol.WorkersPag
 	return mesh.Request[protocol.WorkersPage](ctx, d.s.bulk, protocol.SubjectWorkers, protocol.WorkersRequest{After: after})
 }
 
+// removeOthers removes those that the registry did not list, except who showed
+// lately that it is there: a registry may have to learn again who is.
 func (d *directory) removeOthers(there map[string]bool, began uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	alive := d.s.clock(time.Now()) - probeSilence
 	for id, r := range d.workers {
-		if !there[id] && r.applied <= began {
+		if !there[id] && r.applied <= began && r.worker.seen.Load() <= alive {
 			gone := r.record
 			gone.Gone = true
 			d.applyLocked(gone)

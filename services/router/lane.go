@@ -46,6 +46,7 @@ type lane struct {
 
 	pauses   entryHeap // entries that are not due, by due time
 	verdicts verdicts
+	schedule schedule
 	takeover takeover
 	audits   audits
 
@@ -109,7 +110,7 @@ func (l *lane) replayed(e *broker.Entry) {
 	case q.over():
 		l.stray(e, q)
 	case e.Due > l.wall:
-		l.pause(e)
+		l.later(e)
 	default:
 		e.Slot = held
 		q.held.push(e)
@@ -148,6 +149,7 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.setTime(now)
 	l.expire()
 	l.resume()
+	l.schedule.tick(l)
 	l.takeover.tick(l)
 	l.bindings.tick(l)
 	l.strayAgain()
@@ -280,7 +282,7 @@ func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 		l.stray(e, q)
 		return
 	case e.Due > l.wall:
-		l.pause(e)
+		l.later(e)
 		return
 	}
 	q.ready.push(e)

@@ -33,6 +33,7 @@ type publication struct {
 	route   *route
 	to      []*queue // of a topic, once it is staged
 	dedup   string
+	due     int64 // ns since the epoch; 0: at once
 	reply   string
 	size    int64 // of headers and body
 }
@@ -164,8 +165,9 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 	if len(m.Data) > maxPayload {
 		return protocol.Errorf(protocol.CodePayloadTooLarge, "the payload has %d bytes, more than %d: send a reference to it", len(m.Data), maxPayload)
 	}
+	now := time.Now()
 	if len(m.Header) > 0 {
-		if err := p.headers(m.Header); err != nil {
+		if err := p.headers(m.Header, now); err != nil {
 			return err
 		}
 	}
@@ -173,7 +175,7 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 	if err != nil {
 		return err
 	}
-	p.message.ID, p.message.Body, p.message.PublishedAt = id, m.Data, time.Now().UnixNano()
+	p.message.ID, p.message.Body, p.message.PublishedAt = id, m.Data, now.UnixNano()
 	p.size = int64(len(m.Data))
 	for name, values := range p.message.Headers {
 		p.size += int64(len(name) + len(values[0]))
@@ -181,11 +183,18 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 	return nil
 }
 
-// headers checks and takes the publisher's headers; the deduplication id is
-// for the mesh alone.
-func (p *publication) headers(h nats.Header) error {
+// headers checks and takes the publisher's headers; the deduplication id and
+// the schedule are for the mesh alone.
+func (p *publication) headers(h nats.Header, now time.Time) error {
 	if err := protocol.CheckHeaders(h); err != nil {
 		return err
+	}
+	due, err := protocol.TakeSchedule(h, now)
+	if err != nil {
+		return err
+	}
+	if !due.IsZero() {
+		p.due = due.UnixNano()
 	}
 	for name, values := range h {
 		if strings.EqualFold(name, protocol.HeaderDedup) {
@@ -224,7 +233,7 @@ func (l *lane) stage(p *publication) error {
 	if err := l.admits(q, p.size); err != nil {
 		return err
 	}
-	if err := q.store.Publish(broker.Publish{Message: &p.message, Queue: q.name, Dedup: p.dedup, Tag: p}); err != nil {
+	if err := q.store.Publish(broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Dedup: p.dedup, Tag: p}); err != nil {
 		return err
 	}
 	l.staging(q, 1, p.size)

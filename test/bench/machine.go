@@ -53,7 +53,7 @@ func field(file, name string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
 			return strings.TrimSpace(value)
@@ -106,8 +106,8 @@ func fsync(dir string) time.Duration {
 	if err != nil {
 		return 0
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // in a directory for such files
-	defer f.Close()           //nolint:errcheck // removed anyway
+	defer os.Remove(f.Name())
+	defer f.Close()
 	block := make([]byte, 4096)
 	times := make([]time.Duration, 100)
 	for i := range times {

@@ -12,8 +12,8 @@ import (
 type measurement struct {
 	settings settings
 	broker   broker
-	server   *server
-	profiles string // prefix of profiles; "" for none
+	server   *server // nil: the system needs none
+	profiles string  // prefix of profiles; "" for none
 	cost     cost
 }
 
@@ -28,21 +28,23 @@ type cost struct {
 func measure(ctx context.Context, sc *scenario, sys system, o settings, data, profiles string) (values []float64, spent cost, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.GiveUp, fmt.Errorf("not done within %v", o.GiveUp))
 	defer cancel()
-	srv, err := startServer(ctx, sys, data)
-	if err != nil {
+	m := &measurement{settings: o}
+	var url string
+	if sys.serve != nil {
+		if m.server, err = startServer(ctx, sys, data); err != nil {
+			return nil, spent, err
+		}
+		defer m.server.stop()
+		url = m.server.url
+	}
+	if m.broker, err = sys.connect(ctx, url); err != nil {
 		return nil, spent, err
 	}
-	defer srv.stop()
-	b, err := sys.connect(ctx, srv.url)
-	if err != nil {
-		return nil, spent, err
-	}
-	m := &measurement{settings: o, broker: b, server: srv}
 	if profiles != "" {
 		m.profiles = filepath.Join(profiles, sc.name+"-"+sys.name)
 	}
 	values, err = sc.run(ctx, m)
-	return values, m.cost, errors.Join(err, b.close(ctx))
+	return values, m.cost, errors.Join(err, m.broker.close(ctx))
 }
 
 // timed runs what the scenario is about, which returns how many messages it

@@ -19,7 +19,7 @@ const (
 	meshExecution = "bench"
 	// queuesOfAWorker bounds what one client works on: who has thousands of
 	// queues has more than one worker.
-	queuesOfAWorker = 500
+	queuesOfAWorker = 2500
 )
 
 // meshBroker is the mesh used through its SDK.
@@ -139,7 +139,7 @@ func (b *meshBroker) stats(ctx context.Context) (map[string]protocol.Stats, erro
 	if err != nil {
 		return nil, err
 	}
-	defer inbox.Unsubscribe() //nolint:errcheck // nothing is left of it either way
+	defer inbox.Unsubscribe()
 	if err := b.admin.PublishRequest(protocol.SubjectStats, inbox.Subject, []byte("{}")); err != nil {
 		return nil, err
 	}

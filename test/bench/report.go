@@ -61,7 +61,7 @@ func (r *report) String() string {
 }
 
 // ratios are the columns that compare, left over right.
-var ratios = [][2]string{{mesh2m, raw}, {meshAlways, raw}, {meshAlways, rawAlways}}
+var ratios = [][2]string{{mesh2m, raw}, {meshAlways, raw}, {meshAlways, rawAlways}, {meshAlways, inProcess}}
 
 func (r *report) figures() table {
 	head := append(make([]string, 0, 2+len(r.systems)+len(ratios)), "", "")
@@ -77,7 +77,7 @@ func (r *report) figures() table {
 			t = append(t, r.figuresOf(&r.scenarios[i], row))
 		}
 	}
-	return t
+	return t.withoutEmpty()
 }
 
 func (r *report) figuresOf(sc *scenario, row row) []string {
@@ -174,8 +174,10 @@ func figure(v float64) string {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case v >= 10:
 		return strconv.FormatFloat(v, 'f', 1, 64)
-	default:
+	case v >= 0.1 || v == 0:
 		return strconv.FormatFloat(v, 'f', 2, 64)
+	default:
+		return strconv.FormatFloat(v, 'g', 2, 64)
 	}
 }
 

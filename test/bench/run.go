@@ -63,7 +63,7 @@ func (c *runCommand) measureAll(ctx context.Context, r *report) error {
 	for round := range r.Settings.Rounds {
 		for i := range r.scenarios {
 			for _, sys := range r.systems {
-				if !r.scenarios[i].has(sys.name) || round > 0 && r.scenarios[i].once {
+				if !r.scenarios[i].has(sys) || round > 0 && r.scenarios[i].once {
 					continue
 				}
 				if err := c.measureOne(ctx, r, &r.scenarios[i], sys, round); err != nil {

@@ -14,7 +14,7 @@ type scenario struct {
 	name    string
 	title   string
 	rows    []row    // what it finds out, in the order of run's result
-	systems []string // default all
+	systems []string // that it runs on; default all with a server
 	once    bool     // in one round only: it takes long
 	run     func(ctx context.Context, m *measurement) ([]float64, error)
 }
@@ -72,7 +72,10 @@ func scenarios(s settings) []scenario {
 		{name: "queues-10", title: "jobs of 128 B, 10 queues", rows: perSecond, run: jobs(10, 128, 1)},
 		{name: "queues-many", title: many, rows: perSecond, run: jobs(s.ManyQueues, 128, 1)},
 		{name: "fail-once", title: "jobs of 128 B that fail once", rows: perSecond, run: jobs(1, 128, 2)},
-		{name: "latency", title: "publish to handled at 200/s", rows: latencies, run: latency},
+		{
+			name: "latency", title: "publish to handled at 200/s", rows: latencies,
+			systems: []string{raw, mesh2m, rawAlways, meshAlways, inProcess}, run: latency,
+		},
 		{
 			name: "redrive", title: fmt.Sprintf("redrive of %s", thousands(s.Redriven)), rows: perSecond,
 			systems: []string{raw, mesh2m, meshAlways}, run: redrive,
@@ -85,8 +88,11 @@ func scenarios(s settings) []scenario {
 }
 
 // has says whether the scenario runs on a system.
-func (s *scenario) has(system string) bool {
-	return len(s.systems) == 0 || slices.Contains(s.systems, system)
+func (s *scenario) has(sys system) bool {
+	if len(s.systems) == 0 {
+		return sys.serve != nil
+	}
+	return slices.Contains(s.systems, sys.name)
 }
 
 // jobs measures messages a second from the first publish to the last

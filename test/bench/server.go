@@ -39,7 +39,7 @@ func startServer(ctx context.Context, s system, data string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &server{dir: dir, cmd: exec.CommandContext(ctx, program, append(s.serve, "--data="+dir)...)} //nolint:gosec // itself
+	srv := &server{dir: dir, cmd: exec.CommandContext(ctx, program, append(s.serve, "--data="+dir)...)}
 	srv.cmd.Stderr = os.Stderr
 	if srv.orders, err = srv.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -60,8 +60,11 @@ func startServer(ctx context.Context, s system, data string) (*server, error) {
 	return srv, nil
 }
 
-// order sends an order and reads its answer.
+// order sends an order and reads its answer; nobody needs no order.
 func (s *server) order(words ...string) (string, error) {
+	if s == nil {
+		return "{}", nil
+	}
 	if _, err := fmt.Fprintln(s.orders, strings.Join(words, " ")); err != nil {
 		return "", err
 	}

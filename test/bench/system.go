@@ -9,7 +9,7 @@ import (
 type system struct {
 	name    string
 	title   string
-	serve   []string // arguments that make this program its server
+	serve   []string // arguments that make this program its server; none: it needs none
 	connect func(ctx context.Context, url string) (broker, error)
 }
 
@@ -19,6 +19,7 @@ const (
 	rawAlways  = "raw-always"
 	mesh2m     = "mesh-2m"
 	meshAlways = "mesh-always"
+	inProcess  = "in-process"
 )
 
 // systems are in the order they take turns. The two that are like each other
@@ -28,6 +29,7 @@ var systems = []system{
 	{mesh2m, "mesh, sync 2m", []string{"serve-mesh", "--sync=2m"}, connectMesh},
 	{rawAlways, "raw JetStream, sync always", []string{"serve-raw", "--sync=always"}, connectRaw},
 	{meshAlways, "mesh, sync always", []string{"serve-mesh", "--sync=always"}, connectMesh},
+	{inProcess, "a Go channel", nil, func(context.Context, string) (broker, error) { return newInProcess(), nil }},
 }
 
 // broker is a system as its users see it. Queues have numbers.

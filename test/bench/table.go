@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -34,4 +35,18 @@ func writeRow(s *strings.Builder, row []string, widths []int) {
 		s.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
 	}
 	s.WriteString("|\n")
+}
+
+// withoutEmpty is the table without columns that have nothing but a head.
+func (t table) withoutEmpty() table {
+	kept := make(table, len(t))
+	for column := range t[0] {
+		if !slices.ContainsFunc(t[1:], func(row []string) bool { return row[column] != nothing }) {
+			continue
+		}
+		for i := range t {
+			kept[i] = append(kept[i], t[i][column])
+		}
+	}
+	return kept
 }

@@ -77,11 +77,15 @@ func TestKilledMeshLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-// killAndRestart kills at any moment, often just after the last restart.
+// killAndRestart kills at any moment, often just after the last restart, and
+// now and then in the middle of the next.
 func killAndRestart(l *load) {
 	l.t.Helper()
 	l.progress(1 + rand.Int64N(20)*rand.Int64N(100))
 	l.mesh.Kill()
+	for rand.IntN(3) == 0 {
+		l.mesh.Stumble(time.Duration(rand.IntN(500)) * time.Millisecond)
+	}
 	l.mesh.Restart()
 }
 

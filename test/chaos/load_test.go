@@ -35,6 +35,7 @@ type load struct {
 	execution string
 	decide    func(job, generation, attempt int) protocol.Outcome
 	lingers   func(job int) time.Duration
+	elsewhere bool // workers are processes of their own, which the test starts
 
 	jobs    atomic.Int64
 	handled atomic.Int64
@@ -48,7 +49,9 @@ func (l *load) start() {
 	l.t.Helper()
 	l.client, l.audit = l.mesh.Connect(), harness.NewAudit()
 	for i := range queues {
-		l.work(route(i))
+		if !l.elsewhere {
+			l.work(route(i))
+		}
 	}
 	ctx, stop := context.WithCancel(l.t.Context())
 	l.stop = stop
@@ -124,9 +127,9 @@ func (l *load) attempt(ctx context.Context, to client.Destination, data []byte, 
 var errToldTo = errors.New("the job says so")
 
 func (l *load) handle(ctx context.Context, d *client.Delivery) error {
-	job, err := strconv.Atoi(string(d.Data))
-	if err != nil || d.Route != route(job%queues) || d.Execution != l.execution {
-		l.t.Errorf("%q came to %s of %s", d.Data, d.Route, d.Execution)
+	job, err := jobOf(d)
+	if err != nil || d.Execution != l.execution {
+		l.t.Errorf("%q came to %s of %s (%v)", d.Data, d.Route, d.Execution, err)
 	}
 	if l.lingers != nil {
 		pause(ctx, l.lingers(job))
@@ -134,11 +137,23 @@ func (l *load) handle(ctx context.Context, d *client.Delivery) error {
 	outcome := l.decide(job, d.Generation, d.Attempt)
 	l.audit.Ran(d, outcome)
 	l.handled.Add(1)
-	switch outcome {
+	return asError(outcome)
+}
+
+func jobOf(d *client.Delivery) (int, error) {
+	job, err := strconv.Atoi(string(d.Data))
+	if err == nil && d.Route != route(job%queues) {
+		err = errors.New("it belongs to another route")
+	}
+	return job, err
+}
+
+func asError(o protocol.Outcome) error {
+	switch o {
 	case protocol.Failed:
 		return errToldTo
 	case protocol.Rejected:
-		return client.Reject(errToldTo)
+		return client.Reject(harness.ErrReject)
 	default:
 		return nil
 	}

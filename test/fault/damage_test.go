@@ -75,7 +75,7 @@ func refusesToStart(t *testing.T, data string) {
 		t.Error("it ends as if nothing were")
 	}
 	said := p.Output()
-	for _, word := range []string{"router", "accept"} {
+	for _, word := range []string{"router", "waybill up --accept-loss"} {
 		if !strings.Contains(strings.ToLower(said), word) {
 			t.Errorf("it does not say %q", word)
 		}

@@ -52,6 +52,33 @@ func TestLongHandlerOutlivesTheMesh(t *testing.T) {
 	}
 }
 
+// A mesh that stands still for longer than anybody may be silent holds nobody's
+// silence against them when it goes on.
+func TestPausedMesh(t *testing.T) {
+	t.Parallel()
+	m := harness.Start(t)
+	c := m.Connect()
+	h := newHandle()
+	work(t, c, "e", "r", h.run, client.Concurrency(1))
+	id := publish(t, c, "e", "r", nil)
+	same(t, h.next(t), id, 1, 0)
+	harness.Wait(t, protocol.WorkerSilence) // what is young is not given up anyway
+	m.Process().Pause()
+	harness.Wait(t, protocol.WorkerSilence+5*time.Second)
+	m.Process().Resume()
+	next := publish(t, c, "e", "r", nil)
+	harness.Wait(t, 3*time.Second) // time for it to go wrong
+	h.none(t)
+	h.answer <- nil
+	same(t, h.next(t), next, 1, 0)
+	h.answer <- nil
+	q := m.AwaitRest("e", harness.Guard)["/queue/e/r"]
+	if q.Counters[protocol.CountVanished] != 0 || q.Counters[protocol.CountAcknowledged] != 2 || q.Dead != 0 {
+		t.Errorf("%+v", q)
+	}
+	h.none(t)
+}
+
 // A mesh that is told to stop does so by its drain deadline, whatever handlers
 // do; what they hold is neither lost nor dead, nor begun again elsewhere.
 func TestDrainDeadline(t *testing.T) {

@@ -65,11 +65,20 @@ func (a *Audit) Published(id string) {
 
 // Ran notes how a handler ends a delivery, just before it does.
 func (a *Audit) Ran(d *client.Delivery, o protocol.Outcome) {
+	a.Told(Event{ID: d.ID, Attempt: d.Attempt, MaxRetries: d.MaxRetries, Generation: d.Generation, Outcome: o})
+}
+
+// Told is Ran for a worker process: what it told before it was killed counts,
+// the mesh may have heard it.
+func (a *Audit) Told(e Event) {
+	if e.Outcome == "" {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	m := a.of(d.ID)
-	last := o == protocol.Rejected || o == protocol.Failed && d.Attempt >= d.MaxRetries
-	m.runs = append(m.runs, run{d.Generation, d.Attempt, o, last})
+	m := a.of(e.ID)
+	last := e.Outcome == protocol.Rejected || e.Outcome == protocol.Failed && e.Attempt >= e.MaxRetries
+	m.runs = append(m.runs, run{e.Generation, e.Attempt, e.Outcome, last})
 }
 
 // Discarding notes that a discard of the message is asked for.

@@ -114,6 +114,16 @@ func (m *Mesh) Restart() {
 	m.start(strings.TrimPrefix(m.URL, "nats://"), strings.TrimPrefix(m.HTTP, "http://"))
 }
 
+// Stumble starts the mesh, which ends or has ended, and kills it after that
+// long, at whatever it does then.
+func (m *Mesh) Stumble(after time.Duration) {
+	m.t.Helper()
+	m.Exit(Guard)
+	m.process = up(m.t, m.Data, strings.TrimPrefix(m.URL, "nats://"), strings.TrimPrefix(m.HTTP, "http://"), m.args)
+	Wait(m.t, after)
+	m.process.Kill()
+}
+
 // RestartWith is Restart with other arguments than the first ones.
 func (m *Mesh) RestartWith(args ...string) {
 	m.t.Helper()

@@ -69,6 +69,12 @@ func (p *Process) Kill() {
 // Terminate asks the process to end, with SIGTERM, and does not wait.
 func (p *Process) Terminate() { p.signal(syscall.SIGTERM) }
 
+// Pause stops the process where it stands, with SIGSTOP, until Resume.
+func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
+
 func (p *Process) signal(s syscall.Signal) {
 	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) && !p.Ended() {
 		p.t.Errorf("%s cannot be sent %v: %v", p.name, s, err)

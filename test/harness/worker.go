@@ -33,6 +33,7 @@ type WorkerSpec struct {
 	MaxRetries  int           `json:"max_retries"`     // default the mesh's
 	Backoff     time.Duration `json:"backoff"`         // default the mesh's
 	Window      time.Duration `json:"window"`          // to finish in at SIGTERM; default none
+	Handler     string        `json:"handler"`         // of RegisterHandler; default obeys the payload
 }
 
 // Payloads a worker process obeys; any other is acknowledged.
@@ -42,11 +43,21 @@ const (
 	Slow     = "slow"      // run for a second, then acknowledge
 )
 
+var handlers = map[string]client.Handler{"": obey}
+
+// RegisterHandler names a handler for worker processes. It is called before
+// Main, by the variables of the package that uses it.
+func RegisterHandler(name string, h client.Handler) string {
+	handlers[name] = h
+	return name
+}
+
 // Event is what a worker process tells of itself.
 type Event struct {
 	Ready      bool             `json:"ready,omitempty"` // it is registered; the rest is of a delivery
 	ID         string           `json:"id,omitempty"`
 	Attempt    int              `json:"attempt,omitempty"`
+	MaxRetries int              `json:"max_retries,omitempty"`
 	Generation int              `json:"generation,omitempty"`
 	Data       string           `json:"data,omitempty"`
 	Outcome    protocol.Outcome `json:"outcome,omitempty"` // empty: the handler has begun
@@ -55,7 +66,9 @@ type Event struct {
 // Worker is a worker in a process of its own, which can be killed.
 type Worker struct {
 	*Process
-	Events chan Event // what it told; its end closes it
+	Events chan Event // what it told of deliveries; its end closes it
+
+	ready chan struct{} // closed when it is registered, or has ended
 }
 
 // StartWorker starts a worker process and returns when the mesh knows it.
@@ -75,14 +88,15 @@ func StartWorker(t testing.TB, spec WorkerSpec) *Worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Worker{Events: make(chan Event, 65536)}
+	w := &Worker{Events: make(chan Event, 65536), ready: make(chan struct{})}
 	w.Process = spawn(t, "worker", cmd, write)
 	write.Close()
 	var reading sync.WaitGroup
 	reading.Go(func() { w.read(read) })
 	t.Cleanup(func() { w.Kill(); reading.Wait() })
-	if e := Receive(t, "a worker's registration", w.Events); !e.Ready {
-		t.Fatalf("the worker does not start: %+v", e)
+	Receive(t, "a worker's registration", w.ready)
+	if w.Ended() {
+		t.Fatalf("the worker does not start:\n%s", w.Output())
 	}
 	return w
 }
@@ -90,11 +104,17 @@ func StartWorker(t testing.TB, spec WorkerSpec) *Worker {
 func (w *Worker) read(from *os.File) {
 	defer from.Close()
 	defer close(w.Events)
+	ready := sync.OnceFunc(func() { close(w.ready) })
+	defer ready()
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 8<<20)
 	for lines.Scan() {
 		var e Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err == nil {
+		switch err := json.Unmarshal(lines.Bytes(), &e); {
+		case err != nil: // cut off by a kill
+		case e.Ready:
+			ready()
+		default:
 			w.Events <- e
 		}
 	}
@@ -127,7 +147,7 @@ func workerMain(text string) int {
 		return failed(err)
 	}
 	tell := teller(os.Stdout)
-	if err := spec.subscribe(ctx, c, obey(tell)); err != nil {
+	if err := spec.subscribe(ctx, c, told(tell, handlers[spec.Handler])); err != nil {
 		return failed(err)
 	}
 	tell(Event{Ready: true})
@@ -168,13 +188,21 @@ func teller(to io.Writer) func(Event) {
 	}
 }
 
-func obey(tell func(Event)) client.Handler {
+// told tells how a handler begins, and how it ends just before the mesh hears of
+// it.
+func told(tell func(Event), h client.Handler) client.Handler {
 	return func(ctx context.Context, d *client.Delivery) error {
-		e := Event{ID: d.ID, Attempt: d.Attempt, Generation: d.Generation, Data: string(d.Data)}
+		e := Event{ID: d.ID, Attempt: d.Attempt, MaxRetries: d.MaxRetries, Generation: d.Generation, Data: string(d.Data)}
 		tell(e)
-		err := obeyed(ctx, d)
-		e.Outcome = protocol.Acknowledged
-		if err != nil {
+		err := h(ctx, d)
+		switch {
+		case err == nil:
+			e.Outcome = protocol.Acknowledged
+		case errors.Is(err, ErrReject):
+			e.Outcome = protocol.Rejected
+		case ctx.Err() != nil:
+			e.Outcome = protocol.Cancelled
+		default:
 			e.Outcome = protocol.Failed
 		}
 		tell(e)
@@ -182,7 +210,11 @@ func obey(tell func(Event)) client.Handler {
 	}
 }
 
-func obeyed(ctx context.Context, d *client.Delivery) error {
+// ErrReject is in the error of a handler that rejects.
+var ErrReject = errors.New("told to reject")
+
+// obey does what the payload says.
+func obey(ctx context.Context, d *client.Delivery) error {
 	payload := string(d.Data)
 	switch {
 	case payload == FailHold && d.Attempt == 1:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -21,6 +22,37 @@ type publishing struct {
 	Payload string   `arg:"" optional:"" help:"The payload; - reads it from stdin. Default empty."`
 	Header  []string `short:"H" sep:"none" help:"A header, NAME=VALUE. May be repeated." placeholder:"NAME=VALUE"`
 	DedupID string   `name:"dedup-id" help:"A second publish with this id within two minutes has no effect." placeholder:"ID"`
+
+	pubSchedule
+}
+
+// pubSchedule says when what is published is to be delivered.
+type pubSchedule struct {
+	Delay time.Duration `help:"Deliver it this long after now, such as 5s or 2h." xor:"schedule" placeholder:"TIME"`
+	At    string        `help:"Deliver it at this time: RFC 3339 with its zone, such as 2026-03-04T05:06:07+01:00." xor:"schedule" placeholder:"TIME"`
+}
+
+func (s *pubSchedule) options() ([]client.PublishOption, error) {
+	if s.At == "" {
+		return []client.PublishOption{client.Delay(s.Delay)}, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, s.At)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "--at is %q: it is a time with its zone, such as %s", s.At, time.Now().Add(time.Hour).Format(time.RFC3339))
+	}
+	return []client.PublishOption{client.DeliverAt(at)}, nil
+}
+
+// due is when it is to be delivered; zero for at once.
+func (s *pubSchedule) due() time.Time {
+	if s.Delay > 0 {
+		return time.Now().Add(s.Delay)
+	}
+	at, err := time.Parse(time.RFC3339Nano, s.At)
+	if err != nil || !at.After(time.Now()) {
+		return time.Time{}
+	}
+	return at
 }
 
 func (c *publishing) publish(a *app, to client.Destination) (*client.Receipt, error) {
@@ -41,7 +73,11 @@ func (c *publishing) publish(a *app, to client.Destination) (*client.Receipt, er
 }
 
 func (c *publishing) options() ([]client.PublishOption, error) {
-	opts := []client.PublishOption{client.DedupID(c.DedupID)}
+	opts, err := c.pubSchedule.options()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, client.DedupID(c.DedupID))
 	for _, h := range c.Header {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok {
@@ -74,6 +110,9 @@ func (c *pubQueueCmd) report(a *app, r *client.Receipt) {
 		return
 	}
 	a.sayf("%s published to %s (%s)", r.MessageID, queue, r.Durability)
+	if due := c.due(); !due.IsZero() {
+		a.hintf("it waits until %s: %s", due.Format(time.RFC3339), command(a.flags.NATS, "retry ls "+c.Execution+"/"+route))
+	}
 	if r.Listeners == 0 {
 		a.hintf("nobody works it yet: %s", command(a.flags.NATS, "work "+c.Execution+" "+route))
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -31,6 +32,9 @@ func (c *pubTopicCmd) report(a *app, r *client.Receipt) {
 		a.hintf("somebody does with %s, or %s", command(a.flags.NATS, "observe "+topic+" --id ID"), command(a.flags.NATS, "listen "+topic))
 	default:
 		a.sayf("%s published to %s for %s (%s)", r.MessageID, scope.TopicPrefix+topic, plural(int64(r.Listeners), "subscriber", "subscribers"), r.Durability)
+		if due := c.due(); !due.IsZero() {
+			a.hintf("it waits until %s: %s", due.Format(time.RFC3339), command(a.flags.NATS, "retry ls"))
+		}
 	}
 }
 

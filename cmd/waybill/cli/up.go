@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"time"
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -49,6 +52,11 @@ func (c *upCmd) Run(a *app) error {
 func started(a *app, err error) error {
 	if a.ctx.Err() != nil {
 		return errors.New("told to stop before it was up")
+	}
+	_, store := errors.AsType[*natsserver.StoreError](err)
+	_, log := errors.AsType[*ledger.DamageError](err)
+	if store || log {
+		return fmt.Errorf("%w\n  next: restore the data directory from a backup, or go on without what cannot be read: waybill up --accept-loss", err)
 	}
 	return err
 }

@@ -78,6 +78,8 @@ type Publish struct {
 	Queue   string
 	Topic   string   // instead of Queue, with
 	Queues  []string // of which there is at least one
+	// Due is when it may be delivered, ns since the epoch; 0: at once.
+	Due int64
 	// Dedup is the publisher's id; empty: none.
 	Dedup string
 	// Tag comes back with the receipt.

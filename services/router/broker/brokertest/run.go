@@ -73,6 +73,10 @@ func Run(t *testing.T, target Target) {
 		{"ListenerGone", (*suite).listenerGone},
 		{"FanOut", (*suite).fanOut},
 		{"TopicDeadLetters", (*suite).topicDeadLetters},
+		{"Scheduled", (*suite).scheduled},
+		{"ScheduledPast", (*suite).scheduledPast},
+		{"ScheduleRefused", (*suite).scheduleRefused},
+		{"ScheduledOperated", (*suite).scheduledOperated},
 	}
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
@@ -93,6 +97,7 @@ func Run(t *testing.T, target Target) {
 		{"BacklogOverRestart", (*suite).backlogOverRestart},
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
 		{"TopicOverRestart", (*suite).topicOverRestart},
+		{"ScheduledOverRestart", (*suite).scheduledOverRestart},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
 	}
