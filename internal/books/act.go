@@ -12,8 +12,8 @@ import (
 )
 
 // Step asks for a part of something that is done to messages of a ledger: those
-// of one id, of a queue, of a topic's subscribers, of an execution, or all. It is answered when what it
-// did is committed.
+// of one id, of a queue, of a topic's subscribers, of an execution, or all. It
+// is answered when what it did is committed.
 type Step struct {
 	Action    string             `json:"action"`
 	ID        protocol.MessageID `json:"id,omitzero"`

@@ -173,7 +173,8 @@ func (s *state) weigh(e *Entry, recipients int) {
 		if e.at.bodies == nil {
 			e.at.bodies = map[uint32]int{}
 		}
-		if e.at.bodies[e.index]++; e.at.bodies[e.index] > 1 {
+		e.at.bodies[e.index]++
+		if e.at.bodies[e.index] > 1 {
 			return
 		}
 	}
@@ -184,7 +185,8 @@ func (s *state) weigh(e *Entry, recipients int) {
 // unweigh undoes weigh, while the entry is still where it was placed.
 func (s *state) unweigh(e *Entry) {
 	if e.flags.is(shared) {
-		if e.at.bodies[e.index]--; e.at.bodies[e.index] > 0 {
+		e.at.bodies[e.index]--
+		if e.at.bodies[e.index] > 0 {
 			return
 		}
 		delete(e.at.bodies, e.index)

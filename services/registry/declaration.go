@@ -32,6 +32,7 @@ func defaultPolicy(queue string) protocol.Policy {
 		p.TimeoutMs = protocol.DefaultObserverTimeoutMs
 	case scope.KindListener:
 		p.MaxRetries = 1
+	default:
 	}
 	return p
 }
@@ -138,7 +139,8 @@ func subscribe(worker string, spec *protocol.SubscriptionSpec) (protocol.Subscri
 	if err := scope.CheckSubscription(name); err != nil {
 		return sub, err
 	}
-	return sub, checkNumbers(&sub)
+	err := checkNumbers(&sub)
+	return sub, err
 }
 
 func subscribeQueue(spec *protocol.SubscriptionSpec, sub *protocol.Subscription) (err error) {

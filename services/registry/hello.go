@@ -115,12 +115,16 @@ func (s *Service) bye(ctx context.Context, b protocol.Bye) (protocol.Empty, erro
 		case err != nil:
 			return protocol.Empty{}, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, byeTime)
-		defer cancel()
-		if err := s.confirm(ctx, doc, end); err != nil {
-			s.log.Debug("a worker's end is not confirmed yet", "worker", doc.ID, "error", err)
-		}
+		s.confirmEnd(ctx, doc, end)
 		return protocol.Empty{}, nil
+	}
+}
+
+func (s *Service) confirmEnd(ctx context.Context, doc, end *workerDoc) {
+	ctx, cancel := context.WithTimeout(ctx, byeTime)
+	defer cancel()
+	if err := s.confirm(ctx, doc, end); err != nil {
+		s.log.Debug("a worker's end is not confirmed yet", "worker", doc.ID, "error", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -185,7 +186,7 @@ func (s *suite) observerReturns() {
 	second := s.worker(observe(topic, "a"))
 	for i := range 5 {
 		d := second.next()
-		equal(s, "payload", string(d.Data), fmt.Sprint(i+1))
+		equal(s, "payload", string(d.Data), strconv.Itoa(i+1))
 		d.end(protocol.Acknowledged)
 	}
 	q := s.settled(observerQueue(topic, "a"), 0)
