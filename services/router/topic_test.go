@@ -99,7 +99,9 @@ func TestQuotasOfTopics(t *testing.T) {
 	const size = 1000
 	f.router("a", func(o *router.Options) { o.Limits = router.Limits{QueueMessages: 5, TotalBytes: 12 * size} })
 	for i := range 10 {
-		f.subscriber("news", "news::observer:"+strconv.Itoa(i), protocol.KindObserve).leaves()
+		queue := "news::observer:" + strconv.Itoa(i)
+		f.subscriber("news", queue, protocol.KindObserve).leaves()
+		f.await("the observer to be detached", func() bool { return !f.queueNamed(queue).DetachedAt.IsZero() })
 	}
 	for range 5 {
 		if ack, refused := f.publishTopic("news", make([]byte, size)); refused != nil || ack.Listeners != 10 {
