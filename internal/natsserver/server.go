@@ -140,7 +140,7 @@ func await(ctx context.Context, srv *server.Server, log *logger) error {
 		return fmt.Errorf("starting NATS: %w", ctx.Err())
 	}
 	if text := log.fatal(); text != "" {
-		return protocol.Errorf(protocol.CodeUnavailable, "NATS cannot start: %s", text)
+		return protocol.Errorf(protocol.CodeUnavailable, "NATS cannot start: %s; if its address is taken, free it or choose another with --listen", text)
 	}
 	if !srv.ReadyForConnections(readyTimeout) {
 		return protocol.Errorf(protocol.CodeUnavailable, "NATS has started and takes no connections")

@@ -85,6 +85,22 @@ func TestWhatIsAnsweredSurvivesARestart(t *testing.T) {
 	}
 }
 
+// No kill of a process shows what a power cut takes: what is asked of the disk
+// before each answer is.
+func TestEachAnswerIsSyncedUnlessThereIsAnInterval(t *testing.T) {
+	if c := mustStart(t, t.TempDir()).JetStream(); !c.SyncAlways {
+		t.Errorf("without an interval: %+v", c)
+	}
+	s, err := natsserver.Start(t.Context(), natsserver.Options{DataDir: t.TempDir(), Port: -1, SyncInterval: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustStop(t, s)
+	if c := s.JetStream(); c.SyncAlways || c.SyncInterval != time.Minute {
+		t.Errorf("with an interval of a minute: %+v", c)
+	}
+}
+
 func TestTwoCannotShareADirectory(t *testing.T) {
 	dir := t.TempDir()
 	mustStart(t, dir)

@@ -24,6 +24,10 @@ const (
 	mostHelloWait  = 10 * time.Second
 )
 
+// mostTogether bounds the workers and functions that are declared for the first
+// time along with one, so that all are what a registry takes of one client.
+const mostTogether = 4096
+
 // sdk names this library in the registry.
 const sdk = "go"
 
@@ -115,9 +119,9 @@ func (p *presence) add(ctx context.Context, one any, do, undo func()) error {
 	return err
 }
 
-// declareFresh declares one, and with it all that wait for their turn to be
-// declared: who works on thousands of routes says Hello a few times. If the
-// registry refuses them together it may be for another's sake.
+// declareFresh declares one, and with it others that wait for their turn: who
+// works on thousands of routes says Hello a few times. If the registry refuses
+// them together it may be for another's sake.
 func (p *presence) declareFresh(ctx context.Context, one any) error {
 	if err := p.talk(ctx); err != nil {
 		return err
@@ -126,9 +130,9 @@ func (p *presence) declareFresh(ctx context.Context, one any) error {
 	if !p.isFresh(one) {
 		return nil
 	}
-	err := p.hello(ctx, nil)
+	err := p.hello(ctx, one, mostTogether)
 	if refused(err) {
-		err = p.hello(ctx, one)
+		err = p.hello(ctx, one, 0)
 	}
 	return err
 }
@@ -201,7 +205,7 @@ func (p *presence) declare(ctx context.Context) {
 		return
 	}
 	defer p.hush()
-	if p.isClosed() || !p.c.link.isOpen.Load() || p.hello(ctx, nil) != nil {
+	if p.isClosed() || !p.c.link.isOpen.Load() || p.hello(ctx, nil, mostTogether) != nil {
 		p.again()
 	}
 }
@@ -326,13 +330,13 @@ func (p *presence) helloAgain(ctx context.Context) error {
 		return err
 	}
 	defer p.hush()
-	return p.hello(ctx, nil)
+	return p.hello(ctx, nil, mostTogether)
 }
 
-// hello declares all that this worker wants, of what is fresh only one if one
-// is given, and applies the answer. The caller has the turn to talk.
-func (p *presence) hello(ctx context.Context, one any) error {
-	d := p.declaration(one)
+// hello declares all that this worker wants, of what is fresh one and so many
+// others, and applies the answer. The caller has the turn to talk.
+func (p *presence) hello(ctx context.Context, one any, others int) error {
+	d := p.declaration(one, others)
 	body, err := json.Marshal(d.hello)
 	if err != nil {
 		return protocol.AsError(err)
@@ -355,7 +359,7 @@ type declaration struct {
 	all     []any
 }
 
-func (p *presence) declaration(one any) *declaration {
+func (p *presence) declaration(one any, others int) *declaration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.revision++
@@ -363,7 +367,14 @@ func (p *presence) declaration(one any) *declaration {
 		WorkerID: p.id, Name: p.c.name, SDK: sdk, Revision: p.revision,
 		Outcomes: []protocol.Outcome{protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled},
 	}}
-	included := func(x any) bool { return one == nil || x == one || !p.fresh[x] }
+	others = min(others, mostTogether-(len(p.workers)+len(p.functions)-len(p.fresh))-1)
+	included := func(x any) bool {
+		if x == one || !p.fresh[x] {
+			return true
+		}
+		others--
+		return others >= 0
+	}
 	for _, w := range p.workers {
 		if included(w) {
 			d.workers[w.ref] = w
@@ -515,7 +526,7 @@ func (p *presence) announceDrain(ctx context.Context) {
 	defer cancel()
 	if p.c.link.isOpen.Load() && p.talk(ctx) == nil {
 		defer p.hush()
-		if err := p.hello(ctx, nil); err != nil {
+		if err := p.hello(ctx, nil, mostTogether); err != nil {
 			p.c.log.Debug("could not announce the shutdown", "error", err)
 		}
 	}

@@ -42,7 +42,10 @@ type DeadLetter struct {
 	LastFailure  time.Time           `json:"last_failure"`
 	SizeBytes    int                 `json:"size_bytes"`
 	Headers      map[string][]string `json:"headers,omitempty"`
-	Payload      []byte              `json:"payload,omitempty"` // base64 in JSON
+	// HeadersBase64 has, byte for byte, the headers whose values are not UTF-8;
+	// in Headers, which is JSON text, these have U+FFFD for what is not.
+	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
+	Payload       []byte              `json:"payload,omitempty"` // base64 in JSON
 }
 
 // DeadActRequest redrives or discards: one message, the dead letters of a

@@ -3,6 +3,7 @@ package dlq
 import (
 	"context"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -35,9 +36,26 @@ func (d *drawer) show(id protocol.MessageID, answer func(shown)) {
 			return
 		}
 		letter := describe(l, m, meta)
-		letter.Headers, letter.Payload = m.Headers, m.Body
+		letter.Headers, letter.HeadersBase64, letter.Payload = m.Headers, notText(m.Headers), m.Body
 		answer(shown{letter: letter})
 	})
+}
+
+// notText are the headers whose values JSON cannot hold as text.
+func notText(headers map[string][]string) map[string][][]byte {
+	var found map[string][][]byte
+	for name, values := range headers {
+		if !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+			continue
+		}
+		if found == nil {
+			found = make(map[string][][]byte)
+		}
+		for _, v := range values {
+			found[name] = append(found[name], []byte(v))
+		}
+	}
+	return found
 }
 
 func showWhole(ctx context.Context, book *books.Book[*drawer], q showRequest) (showReply, error) {

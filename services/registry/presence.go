@@ -21,6 +21,7 @@ type presence struct {
 	mu         sync.Mutex
 	heard      map[string]time.Time
 	since      time.Time       // nobody could be heard before
+	looked     time.Time       // the last time anybody was looked for
 	reconnects uint64          // of the connection, as last looked at
 	asking     map[string]bool // workers that are being looked up
 }
@@ -49,14 +50,18 @@ func (p *presence) forget(id string) {
 	delete(p.heard, id)
 }
 
-// look notes what the connection went through.
+// look notes what the connection went through, and this process: one that has
+// not looked for a while stood still, and what was sent to it meanwhile is still
+// on its way in.
 func (p *presence) look(nc *nats.Conn, now time.Time) {
 	reconnects := nc.Stats().Reconnects
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if reconnects != p.reconnects || !nc.IsConnected() {
+	stoodStill := now.Sub(p.looked) > p.silence/3
+	if reconnects != p.reconnects || !nc.IsConnected() || stoodStill {
 		p.reconnects, p.since = reconnects, now
 	}
+	p.looked = now
 }
 
 // silent says whether a worker has not been heard for too long.

@@ -18,6 +18,7 @@ type presence struct {
 
 	mu     sync.Mutex
 	since  int64 // nobody is held against silence before this: we were away ourselves
+	looked int64 // the last time we did
 	misses map[*worker]int
 	asked  map[string]*worker // probed by id, also those the registry has given up
 	leave  map[*worker]int64  // left the registry then
@@ -27,6 +28,7 @@ const (
 	probeEvery   = time.Second
 	probeMisses  = 2                             // "no responders" in a row
 	probeSilence = int64(protocol.WorkerSilence) // without any sign of life
+	lookGap      = probeSilence / 3              // without a look of ours: this process stood still
 )
 
 func newPresence(s *Service) *presence {
@@ -64,6 +66,9 @@ func (p *presence) look(now int64) {
 	if !p.s.bulk.IsConnected() {
 		return
 	}
+	if p.stoodStill(now) {
+		p.restart()
+	}
 	for _, w := range append(p.s.directory.all(), p.leaving(now)...) {
 		if w.held.Load() == 0 {
 			p.forget(w)
@@ -78,6 +83,16 @@ func (p *presence) look(now int64) {
 			p.probe(w)
 		}
 	}
+}
+
+// stoodStill says whether this router has not looked, and so heard nobody, for
+// a while. What was sent to it meanwhile is still on its way in.
+func (p *presence) stoodStill(now int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := p.looked
+	p.looked = now
+	return now-last >= lookGap
 }
 
 // isGone says whether w has been silent for too long, was not there twice, or

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // brief is long enough to see that everything is handled, not to measure.
 var brief = settings{
 	Rounds: 1, Warmup: 50 * time.Millisecond, Publish: 50 * time.Millisecond, Pace: 100 * time.Millisecond,
-	ManyQueues: 50, Redriven: 200, Waiting: 200, Due: 300 * time.Millisecond, GiveUp: time.Minute,
+	Queues: 20, ManyQueues: 50, Redriven: 200, Waiting: 200, Due: 300 * time.Millisecond, GiveUp: time.Minute,
 }
 
 func TestEveryScenarioCountsRight(t *testing.T) {

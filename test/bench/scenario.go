@@ -14,7 +14,7 @@ type scenario struct {
 	name    string
 	title   string
 	rows    []row    // what it finds out, in the order of run's result
-	systems []string // that it runs on; default all with a server
+	systems []string // that it runs on; default the four
 	once    bool     // in one round only: it takes long
 	run     func(ctx context.Context, m *measurement) ([]float64, error)
 }
@@ -38,6 +38,7 @@ type settings struct {
 	Warmup     time.Duration `json:"warmup_ns"`
 	Publish    time.Duration `json:"publish_ns"`  // of the scenarios as fast as possible
 	Pace       time.Duration `json:"pace_ns"`     // of the latency scenario
+	Queues     int           `json:"queues"`      // of the scenario with a consumer for each
 	ManyQueues int           `json:"many_queues"` // of the scenario with many
 	Redriven   int           `json:"redriven"`    // dead letters of the redrive scenario
 	Waiting    int           `json:"waiting"`     // messages that wait while others become due
@@ -48,11 +49,11 @@ type settings struct {
 var (
 	full = settings{
 		Rounds: 3, Warmup: 500 * time.Millisecond, Publish: 2 * time.Second, Pace: 4 * time.Second,
-		ManyQueues: 10_000, Redriven: 100_000, Waiting: 80_000, Due: 20 * time.Second, GiveUp: 3 * time.Minute,
+		Queues: 1_000, ManyQueues: 10_000, Redriven: 100_000, Waiting: 80_000, Due: 20 * time.Second, GiveUp: 3 * time.Minute,
 	}
 	quick = settings{
 		Rounds: 1, Warmup: 200 * time.Millisecond, Publish: 500 * time.Millisecond, Pace: time.Second,
-		ManyQueues: 1_000, Redriven: 10_000, Waiting: 5_000, Due: 2 * time.Second, GiveUp: time.Minute,
+		Queues: 200, ManyQueues: 2_000, Redriven: 10_000, Waiting: 5_000, Due: 2 * time.Second, GiveUp: time.Minute,
 	}
 )
 
@@ -70,11 +71,15 @@ func scenarios(s settings) []scenario {
 		{name: "jobs", title: "jobs of 128 B, one queue", rows: perSecond, run: jobs(1, 128, 1)},
 		{name: "jobs-1k", title: "jobs of 1 KiB, one queue", rows: perSecond, run: jobs(1, 1024, 1)},
 		{name: "queues-10", title: "jobs of 128 B, 10 queues", rows: perSecond, run: jobs(10, 128, 1)},
+		{
+			name: "queues-each", title: fmt.Sprintf("jobs of 128 B, %s queues", thousands(s.Queues)), rows: perSecond,
+			systems: []string{raw, meshAlways, rawEach}, once: true, run: jobs(s.Queues, 128, 1),
+		},
 		{name: "queues-many", title: many, rows: perSecond, run: jobs(s.ManyQueues, 128, 1)},
 		{name: "fail-once", title: "jobs of 128 B that fail once", rows: perSecond, run: jobs(1, 128, 2)},
 		{
 			name: "latency", title: "publish to handled at 200/s", rows: latencies,
-			systems: []string{raw, mesh2m, rawAlways, meshAlways, inProcess}, run: latency,
+			systems: append(slices.Clone(four), inProcess), run: latency,
 		},
 		{
 			name: "redrive", title: fmt.Sprintf("redrive of %s", thousands(s.Redriven)), rows: perSecond,
@@ -90,10 +95,13 @@ func scenarios(s settings) []scenario {
 // has says whether the scenario runs on a system.
 func (s *scenario) has(sys system) bool {
 	if len(s.systems) == 0 {
-		return sys.serve != nil
+		return slices.Contains(four, sys.name)
 	}
 	return slices.Contains(s.systems, sys.name)
 }
+
+// four are what every scenario runs on that does not say otherwise.
+var four = []string{raw, mesh2m, rawAlways, meshAlways}
 
 // jobs measures messages a second from the first publish to the last
 // settlement, each being handled calls times: all but the last time it fails.

@@ -19,6 +19,7 @@ const (
 	rawAlways  = "raw-always"
 	mesh2m     = "mesh-2m"
 	meshAlways = "mesh-always"
+	rawEach    = "raw-each"
 	inProcess  = "in-process"
 )
 
@@ -29,6 +30,7 @@ var systems = []system{
 	{mesh2m, "mesh, sync 2m", []string{"serve-mesh", "--sync=2m"}, connectMesh},
 	{rawAlways, "raw JetStream, sync always", []string{"serve-raw", "--sync=always"}, connectRaw},
 	{meshAlways, "mesh, sync always", []string{"serve-mesh", "--sync=always"}, connectMesh},
+	{rawEach, "raw JetStream, sync 2m, a consumer for each queue", []string{"serve-raw", "--sync=2m"}, connectRawEach},
 	{inProcess, "a Go channel", nil, func(context.Context, string) (broker, error) { return newInProcess(), nil }},
 }
 

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
@@ -16,7 +19,6 @@ import (
 	"github.com/waybill-mq/waybill/services/registry"
 	"github.com/waybill-mq/waybill/services/retry"
 	"github.com/waybill-mq/waybill/services/router"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,8 +96,8 @@ func (m *inProcess) stop(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	defer cancel()
 	var errs []error
-	for i := len(m.services) - 1; i >= 0; i-- {
-		errs = append(errs, m.services[i].Stop(ctx))
+	for _, s := range slices.Backward(m.services) {
+		errs = append(errs, s.Stop(ctx))
 	}
 	errs = append(errs, m.server.Stop(ctx))
 	if err := errors.Join(errs...); err != nil {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,6 +54,18 @@ func TestWhatAHandlerReturnsIsTheOutcome(t *testing.T) {
 		if !strings.Contains(string(got.Data), want.text) {
 			t.Errorf("%s: error text %q, want %q in it", name, got.Data, want.text)
 		}
+	}
+}
+
+// What a handler returns is the only way to settle: there is no method to do it
+// by hand, early or twice.
+func TestADeliveryHasNothingToSettleItWith(t *testing.T) {
+	var methods []string
+	for method := range reflect.TypeFor[*client.Delivery]().Methods() {
+		methods = append(methods, method.Name)
+	}
+	if want := []string{"Header", "Headers"}; !slices.Equal(methods, want) {
+		t.Errorf("a delivery has the methods %v, want %v", methods, want)
 	}
 }
 

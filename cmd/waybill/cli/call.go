@@ -28,11 +28,25 @@ func (c *callCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.stdout.Write(output); err != nil {
-		return err
-	}
-	if isTerminal(a.stdout) {
-		a.sayf("")
-	}
-	return nil
+	return a.show(c.returned(output), func() {
+		_, _ = a.stdout.Write(output)
+		if isTerminal(a.stdout) {
+			a.sayf("")
+		}
+	})
+}
+
+// returned is a function's output as JSON: as text if it is text, else in
+// base64.
+type returned struct {
+	Namespace string  `json:"namespace"`
+	Function  string  `json:"function"`
+	Output    *string `json:"output,omitempty"`
+	Base64    []byte  `json:"output_base64,omitempty"`
+}
+
+func (c *callCmd) returned(output []byte) returned {
+	r := returned{Namespace: c.Namespace, Function: c.Function}
+	r.Output, r.Base64 = textOrBytes(output)
+	return r
 }

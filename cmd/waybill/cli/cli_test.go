@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/waybill-mq/waybill/cmd/waybill/cli"
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
+	"github.com/waybill-mq/waybill/pkg/client"
 )
 
 // guard ends what hangs.
@@ -35,7 +37,7 @@ func TestCommands(t *testing.T) {
 		Dir:   "testdata",
 		Setup: startMesh,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"until": until, "gone": gone, "get": get,
+			"until": until, "gone": gone, "get": get, "json": isJSON, "serve": serve,
 		},
 		RequireUniqueNames: true,
 	})
@@ -89,6 +91,31 @@ func get(ts *testscript.TestScript, _ bool, args []string) {
 	body, err := io.ReadAll(answer.Body)
 	ts.Check(err)
 	fmt.Fprintf(ts.Stdout(), "%d %s", answer.StatusCode, body)
+}
+
+// json N checks that the last stdout is N JSON values and nothing else.
+func isJSON(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(strings.Join(args, " "))
+	ts.Check(err)
+	d := json.NewDecoder(strings.NewReader(ts.ReadFile("stdout")))
+	for range want {
+		var value any
+		ts.Check(d.Decode(&value))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		ts.Fatalf("more than %d JSON values", want)
+	}
+}
+
+// serve serves a function that returns what it is given.
+func serve(ts *testscript.TestScript, _ bool, args []string) {
+	c, err := client.Connect(context.Background(), ts.Getenv("WAYBILL_NATS"))
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(c.Close(context.Background())) })
+	for _, function := range args {
+		_, err := c.Handle(context.Background(), "default", function, func(_ context.Context, input []byte) ([]byte, error) { return input, nil })
+		ts.Check(err)
+	}
 }
 
 func poll(ts *testscript.TestScript, what string, there func() bool) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -70,7 +71,7 @@ func (c *retryLsCmd) report(a *app, page *protocol.WaitingPage) {
 			of = triesOf(a, w.Queue)
 			tries[w.Queue] = of
 		}
-		g.row(w.MessageID, w.Queue, fmt.Sprint(w.Attempt)+of, until(w.Due), why(&w))
+		g.row(w.MessageID, w.Queue, strconv.FormatUint(uint64(w.Attempt), 10)+of, until(w.Due), why(&w))
 	}
 	g.write(a.stdout)
 	if shown := int64(len(page.Messages)); page.Next != "" {

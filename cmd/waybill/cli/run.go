@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -76,7 +77,10 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
 	if err := command.Run(a); err != nil {
-		_, _ = fmt.Fprintln(stderr, "waybill:", err)
+		_, _ = fmt.Fprintf(stderr, "waybill: %v\n", err)
+		if next := a.next(command.Selected().Path(), err); next != "" && !strings.Contains(err.Error(), "next: ") {
+			_, _ = fmt.Fprintf(stderr, "  next: %s\n", next)
+		}
 		return exitCode(err)
 	}
 	return ExitOK
@@ -88,6 +92,23 @@ func spelled(args []string) []string {
 		return append(slices.Clone(args[1:]), "--help")
 	}
 	return args
+}
+
+// next is the command to type after an error that names none itself.
+func (a *app) next(asked string, err error) string {
+	there := func(rest, why string) string { return command(a.flags.NATS, rest) + " " + why }
+	switch protocol.CodeOf(err) {
+	case protocol.CodeInvalidArgs, protocol.CodeInvalidName, protocol.CodeReservedHeader:
+		return "waybill help " + asked
+	case protocol.CodeQuotaExceeded:
+		return there("queue ls", "shows what fills it")
+	case protocol.CodeFunctionNotFound:
+		return there("stats", "shows how many functions are served")
+	case protocol.CodeTimeout:
+		return there("stats", "shows which services answer")
+	default:
+		return ""
+	}
 }
 
 type exit int

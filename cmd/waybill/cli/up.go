@@ -35,7 +35,9 @@ func (c *upCmd) Run(a *app) error {
 	if err != nil {
 		return started(a, err)
 	}
-	announce(a, m)
+	if err := a.show(placeOf(a, m), func() { announce(a, m) }); err != nil {
+		return errors.Join(err, m.Stop(context.Background()))
+	}
 	select {
 	case <-a.ctx.Done():
 		a.hintf("stopping; a second signal ends it at once")
@@ -90,6 +92,19 @@ func override[T comparable](target *T, value T) {
 	if value != zero {
 		*target = value
 	}
+}
+
+// place is where a mesh is, for machines.
+type place struct {
+	Version    string `json:"version"`
+	NATS       string `json:"nats"`
+	HTTP       string `json:"http"`
+	Data       string `json:"data"`
+	Durability string `json:"durability"`
+}
+
+func placeOf(a *app, m *up.Mesh) place {
+	return place{Version: a.version, NATS: m.NATS(), HTTP: m.HTTP(), Data: m.Data(), Durability: m.Durability()}
 }
 
 func announce(a *app, m *up.Mesh) {

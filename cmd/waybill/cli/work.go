@@ -62,11 +62,20 @@ func (c *handling) options(timeoutMs int64) []client.WorkOption {
 }
 
 func (c *handling) handler(a *app) client.Handler {
-	if c.Exec != "" {
-		return (&child{command: c.Exec, stdout: a.stdout, stderr: a.stderr}).handle
-	}
 	p := &printer{a: a}
-	return p.handle
+	if c.Exec == "" {
+		return p.handle
+	}
+	child := &child{command: c.Exec, stdout: a.stdout, stderr: a.stderr}
+	if !a.flags.JSON {
+		return child.handle
+	}
+	child.stdout = a.stderr // stdout is for machines alone
+	return func(ctx context.Context, d *client.Delivery) error {
+		err := child.handle(ctx, d)
+		p.tell(d, err)
+		return err
+	}
 }
 
 // retrying is what becomes of failed deliveries.
@@ -135,7 +144,7 @@ func (p *printer) handle(_ context.Context, d *client.Delivery) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.a.flags.JSON {
-		return json.NewEncoder(p.a.stdout).Encode(printed(d))
+		return json.NewEncoder(p.a.stdout).Encode(printed(d, nil))
 	}
 	headers := d.Headers()
 	var b strings.Builder
@@ -148,8 +157,18 @@ func (p *printer) handle(_ context.Context, d *client.Delivery) error {
 	return err
 }
 
+// tell prints a message that a command has handled. What it came to does not
+// depend on whether that can be printed.
+func (p *printer) tell(d *client.Delivery, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if lost := json.NewEncoder(p.a.stdout).Encode(printed(d, err)); lost != nil {
+		p.a.hintf("%s is handled, and cannot be printed: %v", d.ID, lost)
+	}
+}
+
 // message is a delivery as JSON: the payload as text if it is text, else in
-// base64.
+// base64; with an error if it was not acknowledged.
 type message struct {
 	MessageID  string            `json:"message_id"`
 	Execution  string            `json:"execution"`
@@ -161,17 +180,25 @@ type message struct {
 	Headers    map[string]string `json:"headers,omitempty"`
 	Payload    *string           `json:"payload,omitempty"`
 	Base64     []byte            `json:"payload_base64,omitempty"`
+	Error      string            `json:"error,omitempty"`
 }
 
-func printed(d *client.Delivery) message {
+func printed(d *client.Delivery, err error) message {
 	m := message{
 		MessageID: d.ID, Execution: d.Execution, Route: d.Route, Topic: d.Topic, Attempt: d.Attempt, MaxRetries: d.MaxRetries,
 		Generation: d.Generation, Headers: d.Headers(),
 	}
-	if text := string(d.Data); utf8.ValidString(text) {
-		m.Payload = &text
-	} else {
-		m.Base64 = d.Data
+	m.Payload, m.Base64 = textOrBytes(d.Data)
+	if err != nil {
+		m.Error = err.Error()
 	}
 	return m
+}
+
+// textOrBytes is data as JSON takes it best.
+func textOrBytes(data []byte) (text *string, base64 []byte) {
+	if s := string(data); utf8.ValidString(s) {
+		return &s, nil
+	}
+	return nil, data
 }

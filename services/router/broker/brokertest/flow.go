@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // freshFlow: as many failing messages as the consumer takes at once do not
@@ -50,37 +51,53 @@ func (s *suite) isolation() {
 			if owner != execution {
 				crossed.Add(1)
 			}
-			if wish == "retry" && d.attempt() > 1 {
+			switch {
+			case wish == "retry" && d.attempt() == 1:
+				return protocol.Failed
+			case wish == "reject", wish == "redrive" && d.Header.Get(protocol.HeaderGeneration) == "":
+				return protocol.Rejected
+			default:
 				return protocol.Acknowledged
 			}
-			if wish == "redrive" && d.Header.Get(protocol.HeaderGeneration) != "" {
-				return protocol.Acknowledged
-			}
-			return map[string]protocol.Outcome{"ok": protocol.Acknowledged, "reject": protocol.Rejected}[wish]
 		})
 	}
 	const rounds = 25
+	wishes := []string{"ok", "retry", "reject", "redrive"}
 	for range rounds {
 		for _, execution := range ids {
-			for _, wish := range []string{"ok", "retry", "reject"} {
+			for _, wish := range wishes {
 				s.publishTo(execution, "tasks", []byte(execution+"|"+wish))
 			}
 		}
 	}
 	for _, execution := range ids {
-		s.eventually("the execution to end", func() bool {
-			q := s.queue(execution, "tasks")
-			return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == rounds
-		})
+		s.restsWith(execution, 2*rounds)
 		for _, letter := range s.letters(execution, "tasks") {
 			if !strings.HasPrefix(string(letter.Payload), execution+"|") {
 				s.Errorf("%s has a dead letter of another: %q", execution, letter.Payload)
 			}
 		}
-		q := s.queue(execution, "tasks")
-		equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 2*rounds)
+	}
+	for _, execution := range ids { // each after the other, so that a redrive that reached too far would show
+		queue := scope.ScopedName(execution, "tasks")
+		equal(s, "redriven", s.act(protocol.SubjectDeadRedrive, protocol.DeadActRequest{Queue: queue}), 2*rounds)
+		q := s.restsWith(execution, rounds)
+		equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 3*rounds)
+		equal(s, "failed", q.Counters[protocol.CountFailed], rounds)
+		equal(s, "rejected", q.Counters[protocol.CountRejected], 3*rounds)
+		equal(s, "published", q.Counters[protocol.CountPublished], rounds*uint64(len(wishes)))
 	}
 	equal(s, "messages that crossed", crossed.Load(), 0)
+}
+
+// restsWith waits until an execution's tasks have come to rest with so many dead.
+func (s *suite) restsWith(execution string, dead int64) (q protocol.QueueInfo) {
+	s.Helper()
+	s.eventually("the execution to end", func() bool {
+		q = s.queue(execution, "tasks")
+		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
+	})
+	return q
 }
 
 func pad(id string) string { return (id + sixtyFour)[:64] }
@@ -238,23 +255,46 @@ func (s *suite) backlogOverRestart() {
 	equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 50)
 }
 
-// longHandlerOverRestart: a handler that runs meanwhile runs once, and its
-// outcome counts.
+// acknowledgedOverRestart: what is done is done, with nothing of it left.
+func (s *suite) acknowledgedOverRestart() {
+	const n = 20
+	w := s.worker(s.on("r"))
+	w.each(func(delivery) protocol.Outcome { return protocol.Acknowledged })
+	for range n {
+		s.publish("r", []byte("x"))
+	}
+	s.awaitEmpty("r", 0)
+	s.Restart(s.T)
+	s.await("r", "the consumer", func(q protocol.QueueInfo) bool { return q.Consumers == 1 })
+	s.publish("r", []byte("the last"))
+	s.await("r", "the last to be handled", func(q protocol.QueueInfo) bool { return q.Counters[protocol.CountAcknowledged] == n+1 })
+	equal(s, "delivered", s.awaitEmpty("r", 0).Counters[protocol.CountDelivered], n+1)
+}
+
+// longHandlerOverRestart: a handler that runs meanwhile runs once, though others
+// are idle, and its outcome counts.
 func (s *suite) longHandlerOverRestart() {
 	if !s.Capabilities.Resumes {
 		return
 	}
-	w := s.worker(s.on("r"))
+	const idle = 5
+	all := make(chan delivery, 100)
+	for range 1 + idle {
+		s.worker(s.on("r")).into(all)
+	}
+	s.await("r", "the consumers", func(q protocol.QueueInfo) bool { return q.Consumers == 1+idle })
 	s.publish("r", []byte("long"))
-	d := w.next()
+	long := s.next(all)
 	s.Restart(s.T)
 	s.publish("r", []byte("fresh")) // does not wait for what was withheld
-	fresh := w.next()
+	fresh := s.next(all)
 	equal(s, "message", string(fresh.Data), "fresh")
 	fresh.end(protocol.Acknowledged)
-	s.await("r", "the handler to be known again", func(q protocol.QueueInfo) bool { return q.InFlight == 1 })
-	d.end(protocol.Acknowledged)
+	s.await("r", "the handler to be known again", func(q protocol.QueueInfo) bool { return q.InFlight == 1 && q.Ready == 0 })
+	s.stays("no other handler of it", func() bool { return len(all) == 0 })
+	long.end(protocol.Acknowledged)
 	q := s.awaitEmpty("r", 0)
 	equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 2)
 	equal(s, "delivered", q.Counters[protocol.CountDelivered], 2)
+	equal(s, "deliveries more", len(all), 0)
 }

@@ -95,6 +95,7 @@ func Run(t *testing.T, target Target) {
 	}{
 		{"BudgetOverRestart", (*suite).budgetOverRestart},
 		{"BacklogOverRestart", (*suite).backlogOverRestart},
+		{"AcknowledgedOverRestart", (*suite).acknowledgedOverRestart},
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
 		{"TopicOverRestart", (*suite).topicOverRestart},
 		{"ScheduledOverRestart", (*suite).scheduledOverRestart},

@@ -76,7 +76,7 @@ func (s *suite) topicCopies() {
 	for name, w := range copies {
 		d := w.next()
 		equal(s, "message id", d.id(), ack.MessageID)
-		s.same(name, d.Data, d.Header, payload, false)
+		s.same(name, d.Data, d.Header, payload)
 		d.end(protocol.Acknowledged)
 	}
 	for _, id := range []string{"one", "three"} {

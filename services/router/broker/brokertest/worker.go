@@ -190,13 +190,23 @@ func (w *worker) forgotten(m *nats.Msg) {
 // next is the next delivery.
 func (w *worker) next() delivery {
 	w.s.Helper()
+	return w.s.next(w.deliveries)
+}
+
+func (s *suite) next(deliveries <-chan delivery) delivery {
+	s.Helper()
 	select {
-	case d := <-w.deliveries:
+	case d := <-deliveries:
 		return d
 	case <-time.After(guard):
-		w.s.Fatalf("waited %v for a delivery", guard)
+		s.Fatalf("waited %v for a delivery", guard)
 		return delivery{}
 	}
+}
+
+// into gives every delivery to somebody who listens to several workers.
+func (w *worker) into(all chan<- delivery) {
+	w.during(func(d delivery) { all <- d })
 }
 
 // die cuts the worker off as a kill does: no goodbye, no answer.
@@ -214,12 +224,17 @@ func (w *worker) bye() {
 
 // each answers every delivery with what f returns until the test ends.
 func (w *worker) each(f func(d delivery) protocol.Outcome) {
+	w.during(func(d delivery) { d.end(f(d)) })
+}
+
+// during takes every delivery until the test ends.
+func (w *worker) during(take func(d delivery)) {
 	var working sync.WaitGroup
 	working.Go(func() {
 		for {
 			select {
 			case d := <-w.deliveries:
-				d.end(f(d))
+				take(d)
 			case <-w.stopped:
 				return
 			}
