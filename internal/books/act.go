@@ -32,6 +32,9 @@ type StepDone struct {
 	Count int64      `json:"count"`
 	Until ledger.Key `json:"until"`
 	More  bool       `json:"more,omitempty"`
+	// Refused are the messages that stayed because they may not be acted on. A
+	// step with More has not seen all of them.
+	Refused int64 `json:"refused,omitempty"`
 }
 
 // Batch is a step whose records are being committed: it is their tag.
@@ -70,22 +73,24 @@ func (b *Batch) Committed() {
 }
 
 // Act does something in every ledger, step by step, and says to how many
-// messages. What arrives in a ledger after its first step is not touched, so it
+// messages, and how many it was refused for. What arrives in a ledger after its first step is not touched, so it
 // ends.
-func Act[O Owner[O]](ctx context.Context, h *Host[O], what Question[O, Step, StepDone], first Step) (int64, error) {
-	var count atomic.Int64
+func Act[O Owner[O]](ctx context.Context, h *Host[O], what Question[O, Step, StepDone], first Step) (done StepDone, err error) {
+	var count, refused atomic.Int64
 	var group errgroup.Group
 	for i := range h.Total() {
-		group.Go(func() error { return steps(ctx, h, h.Name(i), what, first, &count) })
+		group.Go(func() error { return steps(ctx, h, h.Name(i), what, first, &count, &refused) })
 	}
-	if err := group.Wait(); err != nil {
-		return count.Load(), protocol.Errorf(protocol.AsError(err).Code,
+	err = group.Wait()
+	done = StepDone{Count: count.Load(), Refused: refused.Load()}
+	if err != nil {
+		return done, protocol.Errorf(protocol.AsError(err).Code,
 			"stopped after at least %d (%s): ask again for the rest; %v", count.Load(), first.Action, err)
 	}
-	return count.Load(), nil
+	return done, nil
 }
 
-func steps[O Owner[O]](ctx context.Context, h *Host[O], name string, what Question[O, Step, StepDone], next Step, count *atomic.Int64) error {
+func steps[O Owner[O]](ctx context.Context, h *Host[O], name string, what Question[O, Step, StepDone], next Step, count, refused *atomic.Int64) error {
 	for {
 		done, err := Put(ctx, h, name, what, next)
 		if err != nil {
@@ -93,6 +98,7 @@ func steps[O Owner[O]](ctx context.Context, h *Host[O], name string, what Questi
 		}
 		count.Add(done.Count)
 		if !done.More {
+			refused.Add(done.Refused)
 			return nil
 		}
 		next.Until = done.Until

@@ -49,7 +49,9 @@ type HostOptions[O Owner[O]] struct {
 	// Queues is the subject that lists queues, and Fill puts the number of
 	// messages that lie in one where the service's messages belong.
 	Queues string
-	Fill   func(info *protocol.QueueInfo, idle int64)
+	// Executions is the subject that adds them up by execution.
+	Executions string
+	Fill       func(info *protocol.QueueInfo, idle int64)
 	// Gauge is what the service calls its messages in Stats.
 	Gauge string
 }
@@ -269,6 +271,11 @@ func (h *Host[O]) closeLedgers(ctx context.Context) error {
 func (h *Host[O]) answer() error {
 	return errors.Join(
 		mesh.EveryInstance(h.Mesh, "stats", protocol.SubjectStats, h.stats),
+		mesh.EveryInstance(h.Mesh, "executions", h.o.Executions, func(ctx context.Context, q protocol.ExecutionsRequest) (protocol.ExecutionCountsPage, error) {
+			page, err := Executions(ctx, &h.Books, q, h.o.Fill)
+			page.Instance = h.o.Instance
+			return page, err
+		}),
 		mesh.EveryInstance(h.Mesh, "queues", h.o.Queues, func(ctx context.Context, q protocol.QueuesRequest) (protocol.QueuesPage, error) {
 			page, err := Queues(ctx, &h.Books, q, h.o.Fill)
 			page.Instance = h.o.Instance

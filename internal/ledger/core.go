@@ -183,6 +183,17 @@ func (l *Ledger) Entries() iter.Seq[*Entry] {
 	}
 }
 
+// EntriesIn are the live entries of the queues that in chooses, in no order.
+func (l *Ledger) EntriesIn(in func(q *Queue) bool) iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for _, e := range l.entries {
+			if !e.flags.is(gone) && in(e.Queue) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
 // Queue finds a queue; nil when nothing was ever in it, or it was forgotten.
 // The queue "" counts what belongs to no queue.
 func (l *Ledger) Queue(name string) *Queue { return l.queues[name] }

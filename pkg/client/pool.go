@@ -10,8 +10,7 @@ type pool[J any] struct {
 	run  func(J)
 
 	mu     sync.Mutex
-	queue  []J // not begun, from head on
-	head   int
+	queue  queue[J] // not begun
 	limit  int
 	busy   int  // jobs that count
 	alive  int  // goroutines at work, or called
@@ -31,7 +30,7 @@ func (p *pool[J]) submit(j J) bool {
 	if p.closed {
 		return false
 	}
-	p.queue = append(p.queue, j)
+	p.queue.push(j)
 	p.wake()
 	return true
 }
@@ -39,15 +38,13 @@ func (p *pool[J]) submit(j J) bool {
 // wake calls a goroutine if there is something that may run. One at a time: it
 // calls the next when it has a job, and short jobs are done by few. Locked.
 func (p *pool[J]) wake() {
-	if p.coming || p.waiting() == 0 || p.busy >= p.limit {
+	if p.coming || p.queue.size() == 0 || p.busy >= p.limit {
 		return
 	}
 	p.coming = true
 	p.alive++
 	p.crew.run(p.work)
 }
-
-func (p *pool[J]) waiting() int { return len(p.queue) - p.head }
 
 // work runs jobs as long as there are some.
 func (p *pool[J]) work() {
@@ -74,26 +71,13 @@ func (p *pool[J]) arrived() {
 func (p *pool[J]) next() (j J, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting() == 0 || p.busy >= p.limit {
+	if p.queue.size() == 0 || p.busy >= p.limit {
 		return j, false
 	}
 	p.busy++
-	j = p.pop()
+	j = p.queue.pop()
 	p.wake()
 	return j, true
-}
-
-func (p *pool[J]) pop() J {
-	var none J
-	j := p.queue[p.head]
-	p.queue[p.head] = none
-	p.head++
-	if p.head > len(p.queue)/2 {
-		n := copy(p.queue, p.queue[p.head:])
-		clear(p.queue[n:])
-		p.queue, p.head = p.queue[:n], 0
-	}
-	return j
 }
 
 // uncount says that a running job no longer counts: it is done, or overdue.
@@ -125,10 +109,7 @@ func (p *pool[J]) endIfEmpty() {
 func (p *pool[J]) takeBack() []J {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	back := append([]J(nil), p.queue[p.head:]...)
-	clear(p.queue)
-	p.queue, p.head = nil, 0
-	return back
+	return p.queue.takeAll()
 }
 
 // close takes no more jobs; ended is closed when those that were taken are done.

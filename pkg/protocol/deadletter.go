@@ -61,4 +61,7 @@ type DeadActRequest struct {
 // DeadActReply says how many were redriven or discarded; 0 is no error.
 type DeadActReply struct {
 	Count int64 `json:"count"`
+	// Refused letters stay: their executions are closed (EXECUTION_CLOSED). A
+	// redrive of which all are refused is that error.
+	Refused int64 `json:"refused,omitempty"`
 }

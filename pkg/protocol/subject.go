@@ -56,6 +56,15 @@ const (
 	SubjectFunctions    = Prefix + "registry.functions"     // FunctionsRequest → FunctionsPage
 	SubjectPolicy       = Prefix + "registry.policy"        // PolicyRequest → Policy
 
+	SubjectExecutions      = Prefix + "registry.executions"       // ExecutionsRequest → ExecutionsPage, the closed ones
+	SubjectExecutionClose  = Prefix + "registry.execution.close"  // ExecutionCloseRequest → Execution
+	SubjectExecutionReopen = Prefix + "registry.execution.reopen" // ExecutionReopenRequest → Empty
+
+	// Every instance of the service: ExecutionsRequest → ExecutionCountsPage of its ledgers.
+	SubjectRouterExecutions = Prefix + "router.executions"
+	SubjectRetryExecutions  = Prefix + "retry.executions"
+	SubjectDeadExecutions   = Prefix + "dlq.executions"
+
 	SubjectQueues = Prefix + "router.queues" // every router: QueuesRequest → QueuesPage of its lanes
 
 	SubjectDecide        = Prefix + "retry.decide" // DecideRequest → DecideReply
@@ -83,6 +92,9 @@ const (
 	// WorkerChanged that is answered, with Empty, once the lane delivers as the
 	// record says and has stored what is to outlive it.
 	SubjectLane = Prefix + "lane."
+	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
+	// with a ledger: CloseRequest → CloseReply of its owner.
+	VerbClose = "close"
 	// SubjectHandover is followed by <ledger>: a batch of handovers to the
 	// owner of that ledger, in the ledger's own encoding.
 	SubjectHandover = Prefix + "handover."

@@ -34,6 +34,8 @@ var documents = []any{
 	protocol.Bye{}, protocol.Claims{}, protocol.ClaimsRequest{}, protocol.DeadActReply{}, protocol.DeadActRequest{},
 	protocol.DeadLetter{}, protocol.DeadListRequest{}, protocol.DeadPage{}, protocol.DeadShowRequest{}, protocol.DecideItem{},
 	protocol.DecideReply{}, protocol.DecideRequest{}, protocol.Decision{}, protocol.Empty{}, protocol.Error{},
+	protocol.CloseReply{}, protocol.CloseRequest{}, protocol.Execution{}, protocol.ExecutionCloseRequest{}, protocol.ExecutionCounts{},
+	protocol.ExecutionCountsPage{}, protocol.ExecutionReopenRequest{}, protocol.ExecutionsPage{}, protocol.ExecutionsRequest{},
 	protocol.FinishedWork{}, protocol.FunctionInfo{}, protocol.FunctionSpec{}, protocol.FunctionsPage{}, protocol.FunctionsRequest{},
 	protocol.Hello{}, protocol.Keepalive{}, protocol.KeepaliveReply{}, protocol.Load{}, protocol.PublishAck{},
 	protocol.Policy{}, protocol.PolicyRequest{},

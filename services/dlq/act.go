@@ -20,27 +20,41 @@ func (d *drawer) act(s books.Step, answer func(books.StepDone)) {
 	if s.Until == 0 {
 		s.Until = d.newest
 	}
-	letters, more := d.pick(s)
-	b := books.NewBatch(s, more, answer)
+	letters, refused, more := d.pick(s)
+	b := books.NewBatch(s, more, func(done books.StepDone) {
+		done.Refused = refused
+		answer(done)
+	})
 	for _, l := range letters {
 		b.Stage(d.decide(l, s.Action, b))
 	}
 	b.Staged()
 }
 
-// pick are the letters of a step.
-func (d *drawer) pick(s books.Step) (letters []*letter, more bool) {
+// pick are the letters of a step. Those of a closed execution cannot be
+// redriven: they stay, and are counted refused.
+func (d *drawer) pick(s books.Step) (letters []*letter, refused int64, more bool) {
+	stays := func(l *letter) bool {
+		if s.Action != redrive || d.closed.Refuses(l.entry.Queue.Name) == nil {
+			return false
+		}
+		refused++
+		return true
+	}
 	if s.ID == uuid.Nil {
 		row := d.orderOf(s.Queue, s.Topic)
 		if row == nil {
-			return nil, false
+			return nil, 0, false
 		}
-		return row.first(s.Until, min(max(s.Limit, 1), stepSize))
+		letters, more = row.first(s.Until, min(max(s.Limit, 1), stepSize), stays)
+		return letters, refused, more
 	}
 	for l := d.byID[s.ID]; l != nil; l = l.twin {
-		letters = append(letters, l)
+		if !stays(l) {
+			letters = append(letters, l)
+		}
 	}
-	return letters, false
+	return letters, refused, false
 }
 
 // decide stages the end of a letter here.
@@ -48,8 +62,7 @@ func (d *drawer) decide(l *letter, what string, b *books.Batch) bool {
 	e, queue := l.entry, l.entry.Queue.Name
 	d.remove(l)
 	if what == discard {
-		d.ledger.Count(queue, ledger.Discarded, 1)
-		return d.ledger.Settle(e, b)
+		return d.discard(e, b)
 	}
 	d.ledger.Count(queue, ledger.Redriven, 1)
 	return d.ledger.Decide(e, d.lanes.Of(queue), again(e), b)
@@ -74,6 +87,9 @@ func (s *Service) act(ctx context.Context, what string, q protocol.DeadActReques
 	if what == redrive && !s.host.Lanes.Known() {
 		return protocol.DeadActReply{}, protocol.Errorf(protocol.CodeUnavailable, "no router has started yet: there is nowhere to redrive to")
 	}
-	count, err := books.Act(ctx, s.host, askAct, first)
-	return protocol.DeadActReply{Count: count}, err
+	done, err := books.Act(ctx, s.host, askAct, first)
+	if err == nil && done.Count == 0 && done.Refused > 0 {
+		err = protocol.Errorf(protocol.CodeExecutionClosed, "%d dead letters are of executions that are closed, and stay: let those take messages again first (waybill execution reopen)", done.Refused)
+	}
+	return protocol.DeadActReply{Count: done.Count, Refused: done.Refused}, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/books"
+	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -22,6 +23,7 @@ type drawer struct {
 	topics map[string]*order // of a topic's subscribers together
 	byID   map[protocol.MessageID]*letter
 	reader books.Reader
+	closed closing.Closed
 }
 
 func newDrawer(lanes *books.Lanes) *drawer {
@@ -70,6 +72,7 @@ func (d *drawer) Opened(l *ledger.Ledger) {
 	for _, one := range letters {
 		d.index(one)
 	}
+	d.closed.Open(l, d)
 }
 
 // Handle runs what others ask.
@@ -97,6 +100,10 @@ func (d *drawer) Committed(c *ledger.Commit) {
 		switch c.Kind {
 		case ledger.KindAccept:
 			d.newest = max(d.newest, e.Key)
+			if d.closed.Arrived(e.Queue.Name) {
+				d.discard(e, nil)
+				continue
+			}
 			d.index(newLetter(e))
 		case ledger.KindDecide:
 			queueSlot(e.Queue).moving++
@@ -105,13 +112,14 @@ func (d *drawer) Committed(c *ledger.Commit) {
 		default:
 		}
 	}
+	d.closed.Committed(c.Tag)
 	if b, ok := c.Tag.(*books.Batch); ok {
 		b.Committed()
 	}
 }
 
-// Tick has nothing to do: a dead letter waits for people.
-func (d *drawer) Tick(time.Time) time.Time { return time.Time{} }
+// Tick ends tombstones: a dead letter waits for people.
+func (d *drawer) Tick(now time.Time) time.Time { return d.closed.Tick(now) }
 
 // Closed is the end. Whoever waits for an answer learns it from the ledger's
 // Done.

@@ -75,10 +75,10 @@ func (o *order) since(from int64) (before int, rest []*letter) {
 }
 
 // first are the first letters that were there when until was the newest key,
-// at most limit.
-func (o *order) first(until ledger.Key, limit int) (found []*letter, more bool) {
+// at most limit, without those that stay.
+func (o *order) first(until ledger.Key, limit int, stays func(l *letter) bool) (found []*letter, more bool) {
 	for _, l := range o.letters {
-		if l.gone || l.entry.Key > until {
+		if l.gone || l.entry.Key > until || stays(l) {
 			continue
 		}
 		if len(found) == limit {

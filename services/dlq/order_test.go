@@ -56,7 +56,7 @@ func TestOrderAgainstASortedRow(t *testing.T) {
 			"first": func(t *rapid.T) {
 				until := ledger.Key(rapid.Uint64Range(0, uint64(key)).Draw(t, "until"))
 				limit := rapid.IntRange(1, 5).Draw(t, "limit")
-				found, more := row.first(until, limit)
+				found, more := row.first(until, limit, func(*letter) bool { return false })
 				old := slices.DeleteFunc(slices.Clone(model), func(l *letter) bool { return l.entry.Key > until })
 				if len(found) != min(limit, len(old)) || more != (len(old) > limit) {
 					t.Fatalf("found %d (more: %v) of %d, limit %d", len(found), more, len(old), limit)

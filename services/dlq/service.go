@@ -51,9 +51,9 @@ func New(o Options) (*Service, error) {
 		NewOwner: func() *drawer { return newDrawer(&s.host.Lanes) },
 		Ledger:   protocol.SubjectDeadLedger,
 		Serve:    s.serve,
-		Queues:   protocol.SubjectDeadQueues,
-		Fill:     func(info *protocol.QueueInfo, idle int64) { info.Dead = idle },
-		Gauge:    "dead",
+		Queues:   protocol.SubjectDeadQueues, Executions: protocol.SubjectDeadExecutions,
+		Fill:  func(info *protocol.QueueInfo, idle int64) { info.Dead = idle },
+		Gauge: "dead",
 	})
 	if err != nil {
 		return nil, err
@@ -98,6 +98,7 @@ func (s *Service) serve(book *books.Book[*drawer]) ([]*mesh.Subscription, error)
 	add(books.Serve(s.host, book, askRead))
 	add(books.Serve(s.host, book, askShow))
 	add(books.Serve(s.host, book, askAct))
+	add(books.Serve(s.host, book, askClose))
 	return all, errors.Join(errs...)
 }
 

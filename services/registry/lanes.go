@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -23,15 +22,6 @@ const (
 	confirmAgain = 50 * time.Millisecond
 )
 
-// learnLanes finds out how many lanes there are.
-func (s *Service) learnLanes(ctx context.Context) error {
-	js, err := jetstream.New(s.nc)
-	if err != nil {
-		return err
-	}
-	return s.lanes.Learn(ctx, js)
-}
-
 // confirm returns when the routers that own the lanes of the worker's topics,
 // those it had and those it has, do as its record says: what is published to
 // them from then on is stored for whoever it has subscribed, and nothing more
@@ -41,14 +31,19 @@ func (s *Service) confirm(ctx context.Context, before, now *workerDoc) error {
 	if len(queues) == 0 {
 		return nil
 	}
-	for !s.lanes.Known() {
+	total, err := s.ledgers(ctx, "router")
+	for total == 0 && err == nil {
 		if !pause(ctx, confirmAgain) {
 			return protocol.Errorf(protocol.CodeUnavailable, "no router has started yet: topics are served as soon as one has")
 		}
+		total, err = s.ledgers(ctx, "router")
+	}
+	if err != nil {
+		return err
 	}
 	lanes := map[string]bool{}
 	for _, queue := range queues {
-		lanes[s.lanes.Of(queue)] = true
+		lanes[ledger.Name("router", ledger.Of(queue, total))] = true
 	}
 	var asking sync.WaitGroup
 	errs := make([]error, len(lanes))
@@ -89,17 +84,5 @@ func (s *Service) confirmLane(ctx context.Context, lane string, doc *workerDoc) 
 		case !pause(ctx, confirmAgain):
 			return protocol.Errorf(protocol.CodeUnavailable, "no router has confirmed the subscriptions of lane %s yet, and one will: try again", lane)
 		}
-	}
-}
-
-// pause is false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
-	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -41,6 +40,9 @@ type Options struct {
 	// protocol.WorkerSilence. Workers are told to send a keepalive three times
 	// as often.
 	Silence time.Duration
+	// Tombstone is how long an execution that was closed and is empty refuses
+	// publishes; default protocol.TombstoneTime.
+	Tombstone time.Duration
 }
 
 func (o Options) keepalive() time.Duration { return o.Silence / 3 }
@@ -55,7 +57,8 @@ type Service struct {
 	store *store
 	known *directory
 	alive *presence
-	lanes books.Lanes
+	// closed executions
+	closed executions
 	// watching: what is known follows the bucket
 	watching atomic.Bool
 
@@ -73,6 +76,7 @@ func New(o Options) (*Service, error) {
 	o.Instance = cmp.Or(o.Instance, nuid.Next())
 	o.Replicas = cmp.Or(o.Replicas, 1)
 	o.Silence = cmp.Or(o.Silence, protocol.WorkerSilence)
+	o.Tombstone = cmp.Or(o.Tombstone, protocol.TombstoneTime)
 	o.Mesh.Name = cmp.Or(o.Mesh.Name, "waybill-"+serviceName)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -84,6 +88,7 @@ func New(o Options) (*Service, error) {
 	o.Mesh.Logger = cmp.Or(o.Mesh.Logger, log)
 	s := &Service{o: o, log: log, done: make(chan struct{})}
 	s.known = newDirectory()
+	s.closed = executions{docs: map[string]*executionDoc{}, told: map[string]int{}}
 	s.alive = newPresence(o.Silence)
 	return s, nil
 }
@@ -136,11 +141,8 @@ func (s *Service) follow(ctx context.Context) error {
 	read := make(chan struct{})
 	s.working.Go(func() { s.watch(s.ctx, sync.OnceFunc(func() { close(read) })) })
 	s.working.Go(func() { s.expire(s.ctx) })
-	s.working.Go(func() {
-		if err := s.learnLanes(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.log.Error("the number of lanes cannot be learned", "error", err)
-		}
-	})
+	s.working.Go(func() { s.watchExecutions(s.ctx) })
+	s.working.Go(func() { s.buryAll(s.ctx) })
 	select {
 	case <-read:
 		return nil
@@ -158,6 +160,9 @@ func (s *Service) serve() error {
 		mesh.Endpoint(s.mesh, "subscriptions", protocol.SubjectSubscription, s.subscriptions),
 		mesh.Endpoint(s.mesh, "functions", protocol.SubjectFunctions, s.functions),
 		mesh.Endpoint(s.mesh, "policy", protocol.SubjectPolicy, s.policy),
+		mesh.Endpoint(s.mesh, "executions", protocol.SubjectExecutions, s.executionsPage),
+		mesh.Endpoint(s.mesh, "execution-close", protocol.SubjectExecutionClose, s.closeExecution),
+		mesh.Endpoint(s.mesh, "execution-reopen", protocol.SubjectExecutionReopen, s.reopenExecution),
 		mesh.EveryInstance(s.mesh, "stats", protocol.SubjectStats, s.stats),
 		mesh.EveryInstance(s.mesh, "ready", protocol.SubjectReady, s.ready),
 	)

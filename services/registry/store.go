@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
-// Bucket is the KV bucket with a record per worker and per queue with a policy
-// of its own.
+// Bucket is the KV bucket with a record per worker, per queue with a policy of
+// its own, and per closed execution.
 const Bucket = "WAYBILL_REGISTRY"
 
 const (
@@ -37,6 +37,9 @@ var errMoved = errors.New("the record has changed meanwhile")
 type workerDoc struct {
 	document.Head
 	protocol.Worker
+	// Resting are subscriptions that the worker declared of executions which
+	// are gone.
+	Resting []protocol.Subscription `json:"resting,omitempty"`
 }
 
 type policyDoc struct {
@@ -48,6 +51,7 @@ type policyDoc struct {
 
 // store is the bucket.
 type store struct {
+	js     jetstream.JetStream
 	kv     jetstream.KeyValue
 	stream jetstream.Stream // below it
 }
@@ -71,7 +75,7 @@ func openStore(ctx context.Context, nc *nats.Conn, replicas int) (*store, error)
 	if err != nil {
 		return nil, fmt.Errorf("opening the bucket %s: %w", Bucket, err)
 	}
-	return &store{kv: kv, stream: stream}, nil
+	return &store{js: js, kv: kv, stream: stream}, nil
 }
 
 // worker reads a worker's record; nil if there is none.

@@ -96,6 +96,6 @@ func (s *Service) act(ctx context.Context, what string, q protocol.WaitingActReq
 	if err != nil || !known {
 		return protocol.WaitingActReply{}, err
 	}
-	count, err := books.Act(ctx, s.host, askAct, first)
-	return protocol.WaitingActReply{Count: count}, err
+	done, err := books.Act(ctx, s.host, askAct, first)
+	return protocol.WaitingActReply{Count: done.Count}, err
 }

@@ -52,9 +52,9 @@ func New(o Options) (*Service, error) {
 		NewOwner: func() *shelf { return newShelf(&s.host.Lanes) },
 		Ledger:   protocol.SubjectWaitingLedger,
 		Serve:    s.serve,
-		Queues:   protocol.SubjectWaitingQueues,
-		Fill:     func(info *protocol.QueueInfo, idle int64) { info.Waiting = idle },
-		Gauge:    "waiting",
+		Queues:   protocol.SubjectWaitingQueues, Executions: protocol.SubjectRetryExecutions,
+		Fill:  func(info *protocol.QueueInfo, idle int64) { info.Waiting = idle },
+		Gauge: "waiting",
 	})
 	if err != nil {
 		return nil, err
@@ -84,15 +84,21 @@ func (s *Service) Start(ctx context.Context) error {
 
 // serve answers what other instances ask of a ledger that is open here.
 func (s *Service) serve(book *books.Book[*shelf]) ([]*mesh.Subscription, error) {
-	list, err := books.Serve(s.host, book, askList)
-	if err != nil {
-		return nil, err
+	var (
+		all  []*mesh.Subscription
+		errs []error
+	)
+	add := func(one *mesh.Subscription, err error) {
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		all = append(all, one)
 	}
-	act, err := books.Serve(s.host, book, askAct)
-	if err != nil {
-		return []*mesh.Subscription{list}, err
-	}
-	return []*mesh.Subscription{list, act}, nil
+	add(books.Serve(s.host, book, askList))
+	add(books.Serve(s.host, book, askAct))
+	add(books.Serve(s.host, book, askClose))
+	return all, errors.Join(errs...)
 }
 
 // Stop answers what has arrived, commits, and frees the ledgers for other

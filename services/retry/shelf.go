@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/books"
+	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
 )
 
@@ -34,6 +35,7 @@ type shelf struct {
 	bytes  int64 // of near
 	newest ledger.Key
 	reader books.Reader
+	closed closing.Closed
 }
 
 func newShelf(lanes *books.Lanes) *shelf { return &shelf{lanes: lanes} }
@@ -69,6 +71,7 @@ func (s *shelf) Opened(l *ledger.Ledger) {
 		waiting = append(waiting, e)
 	}
 	s.far.fill(waiting)
+	s.closed.Open(l, s)
 }
 
 // Handle runs what others ask.
@@ -88,6 +91,10 @@ func (s *shelf) Committed(c *ledger.Commit) {
 	case ledger.KindAccept:
 		for _, e := range c.Entries {
 			s.newest = max(s.newest, e.Key)
+			if s.closed.Arrived(e.Queue.Name) {
+				s.discard(e, nil)
+				continue
+			}
 			s.far.add(e)
 		}
 	case ledger.KindDecide:
@@ -100,6 +107,7 @@ func (s *shelf) Committed(c *ledger.Commit) {
 		}
 	default:
 	}
+	s.closed.Committed(c.Tag)
 	if b, ok := c.Tag.(*books.Batch); ok {
 		b.Committed()
 	}
@@ -107,6 +115,15 @@ func (s *shelf) Committed(c *ledger.Commit) {
 
 // Tick sends what is due, reads ahead, and says when to look again.
 func (s *shelf) Tick(now time.Time) time.Time {
+	next := s.send(now)
+	if end := s.closed.Tick(now); next.IsZero() || !end.IsZero() && end.Before(next) {
+		return end
+	}
+	return next
+}
+
+// send sends what is due, and says when something will be.
+func (s *shelf) send(now time.Time) time.Time {
 	if !s.lanes.Known() {
 		return time.Time{} // the host wakes its ledgers when it learns them
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -118,7 +119,9 @@ func (l *lane) unattended(q *queue) {
 	q.bound = nil
 	l.part(q)
 	l.noteBinding(q)
-	l.discardAll(q)
+	for e := range l.ledger.EntriesIn(func(at *ledger.Queue) bool { return at == q.ledger }) {
+		l.drop(e)
+	}
 	l.forgetLater(q)
 }
 
@@ -182,13 +185,9 @@ func (l *lane) forget(x leaving) bool {
 		q.leaving = false
 		return true // its listener is back
 	}
-	if l.now < x.at || q.staged > 0 || q.judging > 0 || q.ledger != nil && q.ledger.Live > 0 {
+	if l.now < x.at || q.ledger != nil && q.ledger.Live > 0 || !l.Forget(q.name) {
 		return false
 	}
-	if q.ledger != nil {
-		q.ledger.Slot = nil
-	}
-	delete(l.queues, q.name)
 	l.ledger.ForgetQueue(q.name)
 	return true
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -47,6 +48,8 @@ type lane struct {
 	pauses   entryHeap // entries that are not due, by due time
 	verdicts verdicts
 	schedule schedule
+	closed   closing.Closed
+	tombEnd  time.Time // when the next of them ends; zero: none does
 	takeover takeover
 	audits   audits
 
@@ -97,6 +100,7 @@ func (l *lane) Opened(led *ledger.Ledger) {
 	for e := range led.Entries() {
 		l.replayed(e)
 	}
+	l.closed.Open(led, l)
 	l.takeover.begin(l)
 }
 
@@ -132,7 +136,9 @@ func (l *lane) Committed(c *ledger.Commit) {
 		l.bindings.noted(l)
 		return
 	}
-	l.store.Committed(c)
+	if !l.closed.Committed(c.Tag) {
+		l.store.Committed(c)
+	}
 }
 
 // Loaded passes what was read on to the store in the same way.
@@ -150,6 +156,7 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.expire()
 	l.resume()
 	l.schedule.tick(l)
+	l.tombEnd = l.closed.Tick(now)
 	l.takeover.tick(l)
 	l.bindings.tick(l)
 	l.strayAgain()
@@ -186,7 +193,7 @@ func (l *lane) nextTick() int64 {
 	if l.stalledUntil > l.now {
 		next = min(next, l.stalledUntil)
 	}
-	next = min(next, l.bindings.next(l), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
+	next = min(next, l.closedNext(), l.bindings.next(l), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
 	return max(0, next-l.now)
 }
 
@@ -247,6 +254,7 @@ func (l *lane) queue(name string) *queue {
 			q.ledger.Slot = q
 		}
 		l.queues[name] = q
+		l.closed.Meet(name)
 	}
 	return q
 }
@@ -278,6 +286,9 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 	q := l.queueOf(e)
 	switch {
+	case l.closed.Arrived(q.name):
+		l.drop(e)
+		return
 	case q.over():
 		l.stray(e, q)
 		return
@@ -294,6 +305,9 @@ func (l *lane) Returned(e *broker.Entry) {
 	q := l.queueOf(e)
 	l.free(e)
 	switch {
+	case l.closed.Purged(q.name):
+		l.drop(e)
+		return
 	case q.over():
 		l.stray(e, q)
 		return

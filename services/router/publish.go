@@ -229,6 +229,9 @@ func (l *lane) stage(p *publication) error {
 	if p.route.topic != "" {
 		return l.stageTopic(p)
 	}
+	if err := l.closed.Refuses(p.route.queue); err != nil {
+		return err
+	}
 	q := l.queueAt(p.route)
 	if err := l.admits(q, p.size); err != nil {
 		return err

@@ -298,6 +298,9 @@ func (s *Service) serve(ctx context.Context) error {
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {
 		return err
 	}
+	if err := mesh.EveryInstance(s.mesh, "executions", protocol.SubjectRouterExecutions, s.executions); err != nil {
+		return err
+	}
 	if err := mesh.EveryInstance(s.mesh, "stats", protocol.SubjectStats, s.stats); err != nil {
 		return err
 	}

@@ -129,6 +129,12 @@ func (o *openLane) open(ctx context.Context) error {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}
+	told, err := mesh.Serve(o.s.mesh, "close-"+o.at.name, protocol.SubjectLane+o.at.name+"."+protocol.VerbClose, o.tell)
+	if err != nil {
+		o.drain(ctx)
+		return errors.Join(err, o.running.Stop(ctx))
+	}
+	o.subs = append(o.subs, told)
 	return nil
 }
 

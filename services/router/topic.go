@@ -103,7 +103,7 @@ func (q *queue) over() bool { return q.kind == scope.KindListener && q.bound == 
 func (l *lane) stray(e *broker.Entry, q *queue) {
 	l.forgetLater(q)
 	if e.Generation == 0 {
-		l.discard(e, q)
+		l.drop(e)
 		return
 	}
 	meta := q.store.Meta(e)
@@ -131,51 +131,4 @@ func (l *lane) strayAgain() {
 			l.stray(e, l.queueOf(e))
 		}
 	}
-}
-
-// discard ends a message that nobody will handle.
-func (l *lane) discard(e *broker.Entry, q *queue) {
-	e.Slot = settled
-	delete(l.handedBack, e.Key)
-	l.count(q, ledger.Discarded)
-	q.store.Settle(e)
-}
-
-// discardAll discards what a queue holds. What has ended and is being judged
-// goes its way.
-func (l *lane) discardAll(q *queue) {
-	for _, e := range l.entriesOf(q) {
-		if d, ok := e.Slot.(*delivery); ok {
-			l.release(d)
-			l.free(e)
-		} else {
-			l.unplace(e)
-		}
-		l.discard(e, q)
-	}
-}
-
-// entriesOf are the queue's entries that are ready, withheld, paused or in a
-// worker's hands.
-func (l *lane) entriesOf(q *queue) []*broker.Entry {
-	var all []*broker.Entry
-	collect := func(e *broker.Entry) bool {
-		all = append(all, e)
-		return true
-	}
-	q.ready.ahead(collect)
-	q.held.ahead(collect)
-	for _, e := range l.pauses.entries {
-		if l.queueOf(e) == q {
-			collect(e)
-		}
-	}
-	for _, list := range l.deadlines {
-		for d := list.first; d != nil; d = d.next {
-			if d.q == q {
-				collect(d.e)
-			}
-		}
-	}
-	return all
 }

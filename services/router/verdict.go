@@ -133,6 +133,11 @@ func (v *verdicts) answered(l *lane, number uint64, m *nats.Msg) {
 func (l *lane) execute(d *delivery, v protocol.Decision) {
 	e, q, what := d.e, d.q, d.outcome
 	q.judging--
+	if l.closed.Purged(q.name) {
+		l.free(e)
+		l.drop(e)
+		return
+	}
 	d.stage = recording
 	meta := q.store.Meta(e)
 	meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due = v.Attempt, v.Vanished, v.Incomplete, v.Due

@@ -37,6 +37,8 @@ type inProcess struct {
 	port   int // -1 before the first start
 	limits router.Limits
 	log    *slog.Logger
+	// tombstone is how long closed executions stay closed; 0: a day.
+	tombstone time.Duration
 
 	server   *natsserver.Server
 	services []service
@@ -68,7 +70,7 @@ func (m *inProcess) start(t *testing.T) {
 	m.services = nil
 	for _, start := range []func(mesh.ConnectOptions) (service, error){
 		func(o mesh.ConnectOptions) (service, error) {
-			return registry.New(registry.Options{Mesh: o, Instance: "registry-a", Logger: m.log})
+			return registry.New(registry.Options{Mesh: o, Instance: "registry-a", Logger: m.log, Tombstone: m.tombstone})
 		},
 		func(o mesh.ConnectOptions) (service, error) {
 			return retry.New(retry.Options{Mesh: o, Instance: "retry-a", Logger: m.log})

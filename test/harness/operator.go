@@ -181,6 +181,13 @@ func (m *Mesh) Discard(what protocol.DeadActRequest) (int64, error) {
 	return answer.Count, err
 }
 
+// Close closes or purges an execution once. Without an answer, which is an error,
+// it may have been done.
+func (m *Mesh) Close(execution string, purge bool) (protocol.Execution, error) {
+	return ask[protocol.Execution](m.t.Context(), m.nc, protocol.SubjectExecutionClose,
+		protocol.ExecutionCloseRequest{Execution: execution, Purge: purge})
+}
+
 // Stats are the counters and gauges of every instance, by service.
 func (m *Mesh) Stats() map[string]protocol.Stats {
 	m.t.Helper()

@@ -150,6 +150,9 @@ func (t *target) act(a *app, subject, done string) error {
 	}
 	return a.show(reply, func() {
 		a.sayf("%s %s", done, plural(reply.Count, "dead letter", "dead letters"))
+		if reply.Refused > 0 {
+			a.hintf("%s of executions that are closed, and stay", plural(reply.Refused, "dead letter is", "dead letters are"))
+		}
 		if reply.Count == 0 {
 			a.hintf("see what there is: %s", command(a.flags.NATS, "dlq ls"))
 		}

@@ -51,6 +51,7 @@ type commands struct {
 	Queue        queueCmd        `cmd:"" help:"Queues and what is in them."`
 	Subscription subscriptionCmd `cmd:"" help:"Who works on what."`
 	DLQ          dlqCmd          `cmd:"" name:"dlq" help:"Dead letters: look at them, redrive them, discard them."`
+	Execution    executionCmd    `cmd:"" help:"Executions: what is in them; close them, drop what is left."`
 	Retry        retryCmd        `cmd:"" help:"Messages that wait for their time: look at them, release them, cancel them."`
 	Stats        statsCmd        `cmd:"" help:"What the mesh has counted."`
 	Version      versionCmd      `cmd:"" help:"Print the version."`

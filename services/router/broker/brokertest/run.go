@@ -77,6 +77,10 @@ func Run(t *testing.T, target Target) {
 		{"ScheduledPast", (*suite).scheduledPast},
 		{"ScheduleRefused", (*suite).scheduleRefused},
 		{"ScheduledOperated", (*suite).scheduledOperated},
+		{"ExecutionClosed", (*suite).executionClosed},
+		{"ExecutionPurged", (*suite).executionPurged},
+		{"ExecutionReopened", (*suite).executionReopened},
+		{"ExecutionNeighbours", (*suite).executionNeighbours},
 	}
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
@@ -99,6 +103,7 @@ func Run(t *testing.T, target Target) {
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
 		{"TopicOverRestart", (*suite).topicOverRestart},
 		{"ScheduledOverRestart", (*suite).scheduledOverRestart},
+		{"ClosedOverRestart", (*suite).closedOverRestart},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
 	}

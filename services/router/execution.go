@@ -1,0 +1,115 @@
+package router
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waybill-mq/waybill/internal/books"
+	"github.com/waybill-mq/waybill/internal/closing"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// Purge drops what the lane has of an execution. A handler that runs meanwhile
+// runs on, and its outcome is superseded; what has ended and is being judged or
+// recorded is dropped when that is known.
+func (l *lane) Purge(execution string) {
+	of := func(q *ledger.Queue) bool { return closing.ExecutionOf(q.Name) == execution }
+	for e := range l.ledger.EntriesIn(of) {
+		l.drop(e)
+	}
+}
+
+// drop discards an entry of a purged execution, unless something else about it
+// is under way.
+func (l *lane) drop(e *broker.Entry) {
+	if e.Decided || e.Slot == settled {
+		return
+	}
+	d, inHand := e.Slot.(*delivery)
+	switch {
+	case inHand && d.stage != running:
+		return
+	case inHand:
+		l.release(d)
+		l.free(e)
+	default:
+		l.unplace(e)
+	}
+	q := l.queueOf(e)
+	e.Slot = settled
+	delete(l.handedBack, e.Key)
+	l.count(q, ledger.Discarded)
+	q.store.Settle(e)
+}
+
+// Known are the queues that the lane keeps something of: those with consumers
+// too.
+func (l *lane) Known() iter.Seq[string] { return maps.Keys(l.queues) }
+
+// Forget gives up what the lane keeps of a queue, unless somebody works on it.
+func (l *lane) Forget(name string) bool {
+	q := l.queues[name]
+	if q == nil {
+		return true
+	}
+	if len(q.consumers) > 0 || q.inflight+q.judging > 0 || q.staged > 0 || q.moving > 0 || q.listed || q.counts != nil {
+		return false
+	}
+	if q.ledger != nil {
+		q.ledger.Slot = nil
+	}
+	q.lane = nil // routes that lead to it look again
+	delete(l.queues, name)
+	return true
+}
+
+// tell tells the lane what an execution is now.
+func (o *openLane) tell(ctx context.Context, q protocol.CloseRequest) (protocol.CloseReply, error) {
+	answers := make(chan closeAnswer, 1)
+	sent := o.running.Send(call(func(l *lane) {
+		err := l.closed.Tell(q, func(r protocol.CloseReply) { answers <- closeAnswer{reply: r} })
+		if err != nil {
+			answers <- closeAnswer{err: err}
+		}
+	}))
+	if !sent {
+		return protocol.CloseReply{}, errMoving
+	}
+	select {
+	case a := <-answers:
+		return a.reply, a.err
+	case <-o.running.Done():
+		return protocol.CloseReply{}, errMoving
+	case <-ctx.Done():
+		return protocol.CloseReply{}, ctx.Err()
+	}
+}
+
+type closeAnswer struct {
+	reply protocol.CloseReply
+	err   error
+}
+
+// executions adds up what this router's lanes have by execution.
+func (s *Service) executions(ctx context.Context, q protocol.ExecutionsRequest) (protocol.ExecutionCountsPage, error) {
+	found, err := gather(ctx, s, func(l *lane) []protocol.QueueInfo { return l.list(protocol.QueuesRequest{}) })
+	if err != nil {
+		return protocol.ExecutionCountsPage{}, err
+	}
+	page := books.ByExecution(slices.Concat(found...), q)
+	page.Instance = s.o.Instance
+	return page, nil
+}
+
+// closedNext is when the lane's next tombstone ends, on the service's clock.
+func (l *lane) closedNext() int64 {
+	if l.tombEnd.IsZero() {
+		return l.now + int64(idle)
+	}
+	return l.now + int64(l.tombEnd.Sub(time.Unix(0, l.wall)))
+}
