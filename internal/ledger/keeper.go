@@ -75,7 +75,8 @@ type Keeper struct {
 
 	cancel  context.CancelFunc
 	working sync.WaitGroup // the beating goroutine and the janitor
-	wake    chan struct{}  // a released ledger has closed
+	wake    chan struct{}  // a released ledger has closed, or others say that something changed
+	hints   *nats.Subscription
 	stop    sync.Once
 	stopErr error
 
@@ -85,6 +86,7 @@ type Keeper struct {
 	slots   map[string]*slot
 	leaving map[string]*slot // released, until the record says so
 	orphans []string         // ledgers without a living owner, as Ready says it
+	others  int              // living instances beside this one
 	beaten  time.Time        // when the last renewal that succeeded began
 }
 
@@ -111,6 +113,12 @@ func (k *Keeper) Start(ctx context.Context) error {
 	if err := k.renew(ctx); err != nil {
 		return errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
+	hints, err := k.o.Conn.Subscribe(k.hintSubject(), func(*nats.Msg) { k.wakeUp() })
+	if err != nil {
+		return errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
+	}
+	k.hints = hints
+	k.hint()
 	working, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel
 	k.working.Go(func() { k.run(working) })
@@ -204,6 +212,9 @@ func (k *Keeper) Stop(ctx context.Context) error {
 }
 
 func (k *Keeper) shutdown(ctx context.Context) error {
+	if k.hints != nil {
+		_ = k.hints.Unsubscribe() // fails only with the connection gone
+	}
 	if k.cancel != nil {
 		k.cancel()
 		k.working.Wait()
@@ -222,7 +233,21 @@ func (k *Keeper) shutdown(ctx context.Context) error {
 	if k.kv == nil {
 		return nil
 	}
-	return k.rewrite(ctx, func(t *leases) { t.leave(k.o.Instance) })
+	err := k.rewrite(ctx, func(t *leases) { t.leave(k.o.Instance) })
+	if err == nil {
+		k.hint()
+	}
+	return err
+}
+
+func (k *Keeper) hintSubject() string { return protocol.SubjectLeases + k.o.Service }
+
+// hint has the others look at the record now, instead of at their next beat.
+// One that is lost costs that beat.
+func (k *Keeper) hint() {
+	if err := k.o.Conn.Publish(k.hintSubject(), nil); err != nil {
+		k.o.Logger.Debug("others could not be told of a change of leases", "error", err)
+	}
 }
 
 // Owned are the ledgers this instance has the lease of, sorted.
@@ -243,6 +268,13 @@ func (k *Keeper) open() []Forwarder {
 		}
 	}
 	return open
+}
+
+// Alone says whether no other instance of the service is known to live.
+func (k *Keeper) Alone() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.others == 0
 }
 
 // Total is the number of the service's ledgers; 0 before Start.

@@ -41,6 +41,10 @@ func (k *Keeper) renew(ctx context.Context) error {
 	for _, name := range closed {
 		delete(k.leaving, name)
 	}
+	if len(closed) > 0 {
+		k.hint()
+	}
+	k.others = k.seen.beating(k.o.Instance)
 	k.follow(&now, surplus)
 	return nil
 }
@@ -185,6 +189,16 @@ type sighting struct {
 	at      time.Time // of the last new beat
 	looked  time.Time // the last time anybody looked
 	beating bool      // more than one beat was seen
+}
+
+// beating counts the instances beside self that are known to live.
+func (v view) beating(self string) (n int) {
+	for id, s := range v {
+		if id != self && s.beating {
+			n++
+		}
+	}
+	return n
 }
 
 // silent are the instances whose beat has been the same for lease. Only time

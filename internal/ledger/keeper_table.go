@@ -3,6 +3,7 @@ package ledger
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/waybill-mq/waybill/internal/document"
 )
@@ -47,7 +48,7 @@ func (t *leases) leave(self string) {
 // of the service.
 func (t *leases) share(self string, ledgers []string) (surplus []string) {
 	mine := make([]string, 0, len(ledgers))
-	share := (len(ledgers) + len(t.Instances) - 1) / len(t.Instances)
+	share := t.shareOf(self, len(ledgers))
 	order := t.preference(self, ledgers)
 	for _, name := range order {
 		if t.Holders[name] == self {
@@ -67,6 +68,31 @@ func (t *leases) share(self string, ledgers []string) (surplus []string) {
 		}
 	}
 	return nil
+}
+
+// shareOf is how many ledgers of total the instance may have: the same as all
+// others, and one more for as many as the division leaves over. Those are the
+// ones that have it already, so that it does not change hands, then the first
+// by name.
+func (t *leases) shareOf(self string, total int) int {
+	each, over := total/len(t.Instances), total%len(t.Instances)
+	count := map[string]int{}
+	for _, holder := range t.Holders {
+		count[holder]++
+	}
+	ids := slices.SortedFunc(maps.Keys(t.Instances), func(a, b string) int {
+		if more, less := count[a] > each, count[b] > each; more != less {
+			if more {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	if slices.Index(ids, self) < over {
+		return each + 1
+	}
+	return each
 }
 
 // preference orders the ledgers so that each instance begins with others than

@@ -356,3 +356,51 @@ func TestStartAndStopAgainAndAgain(t *testing.T) {
 		t.Errorf("Stop without Start: %v", err)
 	}
 }
+
+// What the division leaves over goes to as many instances as it is, one each:
+// with four ledgers for three, nobody has none.
+func TestSharesAreEven(t *testing.T) {
+	f, server := newFakes(t), keeperServer(t, t.TempDir())
+	var keepers []*ledger.Keeper
+	for _, name := range []string{"c", "a", "e", "b", "d"} {
+		keepers = append(keepers, f.mustStart(keeperConn(t, server), name))
+		f.until(fmt.Sprintf("%d instances have even shares", len(keepers)), func() bool {
+			least, most, sum := 8, 0, 0
+			for _, k := range keepers {
+				n := len(k.Owned())
+				least, most, sum = min(least, n), max(most, n), sum+n
+			}
+			return sum == 8 && most-least <= 1
+		})
+	}
+	if keepers[0].Alone() {
+		t.Error("one of five believes it is alone")
+	}
+}
+
+// An instance that leaves tells the others, and they take what it had without
+// waiting for their beat, let alone for its lease.
+func TestWhatAnInstanceLeavesIsTakenAtOnce(t *testing.T) {
+	f, server := newFakes(t), keeperServer(t, t.TempDir())
+	slow := func(name string) *ledger.Keeper {
+		k := ledger.NewKeeper(ledger.KeeperOptions{
+			Conn: keeperConn(t, server), Service: "router", Ledgers: 8, Instance: name, Lease: 30 * time.Minute, Open: f.Open,
+		})
+		if err := k.Start(keeperGuard(t)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := k.Stop(keeperGuard(t)); err != nil {
+				t.Error(err)
+			}
+		})
+		return k
+	}
+	a := slow("a")
+	b := slow("b")
+	f.until("the second has its share", func() bool { return len(a.Owned()) == 4 && len(b.Owned()) == 4 })
+	if err := a.Stop(keeperGuard(t)); err != nil {
+		t.Fatal(err)
+	}
+	f.until("the second has all", func() bool { return len(b.Owned()) == 8 })
+}

@@ -1,10 +1,13 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,12 +31,16 @@ type ConnectOptions struct {
 	// published before it; publishing while disconnected fails at once. Ledgers
 	// need it.
 	NoBuffer bool
+	// Patience is how long Connect looks for a NATS that is not there, since it
+	// may be starting too; default 5 s.
+	Patience time.Duration
 	// Options are applied last and may replace what is set here, except the
 	// handlers of errors and of lost and found connections.
 	Options []nats.Option
 }
 
 const (
+	patience      = 5 * time.Second
 	dialTimeout   = 2 * time.Second
 	pingInterval  = 5 * time.Second // a dead peer is noticed within two
 	reconnectMin  = 50 * time.Millisecond
@@ -42,12 +49,12 @@ const (
 )
 
 // Connect connects, and from then on reconnects for ever. It fails with
-// UNAVAILABLE, naming the address, if NATS cannot be reached before ctx ends,
-// and with FORBIDDEN at once if NATS refuses the credentials.
+// UNAVAILABLE, naming the address, if NATS cannot be reached within Patience or
+// before ctx ends, and with FORBIDDEN at once if NATS refuses the credentials.
 func Connect(ctx context.Context, o ConnectOptions) (*nats.Conn, error) {
-	if o.URL == "" {
-		o.URL = nats.DefaultURL
-	}
+	o.URL = cmp.Or(o.URL, nats.DefaultURL)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Patience, patience))
+	defer cancel()
 	opts := o.options()
 	for try := 1; ; try++ {
 		nc, err := nats.Connect(o.URL, opts...)
@@ -67,7 +74,18 @@ func (o ConnectOptions) address() string {
 	if o.InProcess != nil {
 		return "(embedded)"
 	}
-	return o.URL
+	return redacted(o.URL)
+}
+
+// redacted is a list of URLs without their passwords, as it may be shown.
+func redacted(urls string) string {
+	parts := strings.Split(urls, ",")
+	for i, part := range parts {
+		if u, err := url.Parse(strings.TrimSpace(part)); err == nil {
+			parts[i] = u.Redacted()
+		}
+	}
+	return strings.Join(parts, ",")
 }
 
 func (o ConnectOptions) options() []nats.Option {

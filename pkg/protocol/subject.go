@@ -60,10 +60,9 @@ const (
 	SubjectExecutionClose  = Prefix + "registry.execution.close"  // ExecutionCloseRequest → Execution
 	SubjectExecutionReopen = Prefix + "registry.execution.reopen" // ExecutionReopenRequest → Empty
 
-	// Every instance of the service: ExecutionsRequest → ExecutionCountsPage of its ledgers.
-	SubjectRouterExecutions = Prefix + "router.executions"
-	SubjectRetryExecutions  = Prefix + "retry.executions"
-	SubjectDeadExecutions   = Prefix + "dlq.executions"
+	SubjectRouterExecutions = Prefix + "router.executions" // every router: ExecutionsRequest → ExecutionCountsPage of its ledgers
+	SubjectRetryExecutions  = Prefix + "retry.executions"  // every retry instance: the same
+	SubjectDeadExecutions   = Prefix + "dlq.executions"    // every dlq instance: the same
 
 	SubjectQueues = Prefix + "router.queues" // every router: QueuesRequest → QueuesPage of its lanes
 
@@ -108,6 +107,9 @@ const (
 	SubjectEvent = Prefix + "event."
 	// SubjectWorkerChanged carries a WorkerChanged for each change.
 	SubjectWorkerChanged = SubjectEvent + "registry.worker"
+	// SubjectLeases is followed by <service>; an instance of it says, with an
+	// empty message, that it has come, or that it has given ledgers free.
+	SubjectLeases = SubjectEvent + "leases."
 	// SubjectLoad carries a Load of each instance that owns ledgers, every
 	// LoadInterval.
 	SubjectLoad = SubjectEvent + "mesh.load"

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/builtin"
 )
@@ -112,6 +113,9 @@ func New(o Options) (*Service, error) {
 	}
 	if o.MaxPayload < 1 || o.Lanes < 0 || o.Drain < 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "the router's limits and times are not negative")
+	}
+	if err := scope.CheckToken(o.Instance); err != nil {
+		return nil, err
 	}
 	s := &Service{
 		o: o, log: o.Logger.With("service", serviceName), started: time.Now(),
@@ -331,12 +335,16 @@ func (s *Service) Err() error { return s.err }
 func (s *Service) clock(now time.Time) int64 { return int64(now.Sub(s.started)) }
 
 // drain stops dispatching everywhere and waits until no worker holds a
-// delivery, as long as the service may.
+// delivery, as long as the service may. With other routers there it does not:
+// the lanes are theirs the sooner, and outcomes find the lane's owner.
 func (s *Service) drain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Drain)
-	defer cancel()
 	s.draining.Store(true)
 	s.eachLane(func(l *lane) { l.draining = true })
+	if !s.keeper.Alone() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Drain)
+	defer cancel()
 	look := time.NewTicker(drainLook)
 	defer look.Stop()
 	for s.inHand() > 0 {

@@ -42,6 +42,15 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+	f := newFixtureAlone(t)
+	f.keep("retry")
+	f.keep("dlq")
+	return f
+}
+
+// newFixtureAlone has no places yet for what leaves the router.
+func newFixtureAlone(t *testing.T) *fixture {
+	t.Helper()
 	f := &fixture{
 		T: t, workers: make(map[string]protocol.Worker), arrived: make(map[string][]ledger.Meta),
 		log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -57,8 +66,6 @@ func newFixture(t *testing.T) *fixture {
 	f.nc = f.connect()
 	f.serve(protocol.SubjectWorkers, f.listWorkers)
 	f.serve(protocol.SubjectDecide, f.verdicts)
-	f.keep("retry")
-	f.keep("dlq")
 	return f
 }
 

@@ -29,6 +29,7 @@ type Mesh struct {
 	args    []string
 	process *Process
 	nc      *nats.Conn
+	spread  bool // over several instances of each service
 }
 
 var (

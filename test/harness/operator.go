@@ -87,6 +87,10 @@ func (m *Mesh) Queues(execution string) map[string]protocol.QueueInfo {
 func (m *Mesh) queues(question protocol.QueuesRequest) (all []protocol.QueueInfo) {
 	m.t.Helper()
 	for _, subject := range []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues} {
+		if m.spread {
+			all = append(all, m.queuesOfAll(subject, question)...)
+			continue
+		}
 		for more := true; more; {
 			page := must[protocol.QueuesPage](m, subject, question)
 			all = append(all, page.Queues...)

@@ -41,7 +41,7 @@ func (c *demoCmd) Run(a *app) (err error) {
 		Version: a.version, Logger: a.log(slog.LevelWarn),
 	})
 	if err != nil {
-		return started(a, err)
+		return started(a, "up", err)
 	}
 	defer func() { err = errors.Join(err, m.Stop(context.Background())) }()
 	a.flags.NATS = m.NATS() // the commands it shows and asks are for this mesh

@@ -29,7 +29,7 @@ const (
 
 const description = `The mesh, and everything an operator asks of it.
 
-Commands other than up and demo talk to a running mesh: --nats, or WAYBILL_NATS, says where.
+Commands other than up, nats and demo talk to a running mesh: --nats, or WAYBILL_NATS, says where.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
 
@@ -42,6 +42,7 @@ type commands struct {
 	globals
 
 	Up           upCmd           `cmd:"" help:"Run a whole mesh in this process, NATS included."`
+	NATS         natsCmd         `cmd:"" name:"nats" help:"Run NATS alone in this process, as the services want it, for those that run each by itself."`
 	Demo         demoCmd         `cmd:"" help:"Run a mesh on a fresh directory and send real input through it."`
 	Pub          pubCmd          `cmd:"" help:"Publish a message."`
 	Work         workCmd         `cmd:"" help:"Handle the messages of a route: print them, or give each to a command."`

@@ -33,7 +33,7 @@ func (c *upCmd) Run(a *app) error {
 	}
 	m, err := up.Start(a.ctx, o)
 	if err != nil {
-		return started(a, err)
+		return started(a, "up", err)
 	}
 	if err := a.show(placeOf(a, m), func() { announce(a, m) }); err != nil {
 		return errors.Join(err, m.Stop(context.Background()))
@@ -50,15 +50,15 @@ func (c *upCmd) Run(a *app) error {
 	return m.Err()
 }
 
-// started is why the mesh is not up.
-func started(a *app, err error) error {
+// started is why what a command starts is not up.
+func started(a *app, command string, err error) error {
 	if a.ctx.Err() != nil {
 		return errors.New("told to stop before it was up")
 	}
 	_, store := errors.AsType[*natsserver.StoreError](err)
 	_, log := errors.AsType[*ledger.DamageError](err)
 	if store || log {
-		return fmt.Errorf("%w\n  next: restore the data directory from a backup, or go on without what cannot be read: waybill up --accept-loss", err)
+		return fmt.Errorf("%w\n  next: restore the data directory from a backup, or go on without what cannot be read: waybill %s --accept-loss", err, command)
 	}
 	return err
 }

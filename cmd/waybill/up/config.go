@@ -115,7 +115,7 @@ func notEmpty(s string) error {
 
 func address(name string) func(string) error {
 	return func(s string) error {
-		_, _, err := splitAddress(name, s)
+		_, _, err := SplitAddress(name, s)
 		return err
 	}
 }

@@ -130,7 +130,7 @@ func waitingFor(answers []protocol.Ready) string {
 }
 
 func (m *Mesh) startNATS(ctx context.Context) error {
-	host, port, err := splitAddress("listen", m.o.Listen)
+	host, port, err := SplitAddress("listen", m.o.Listen)
 	if err != nil {
 		return err
 	}

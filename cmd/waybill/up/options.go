@@ -104,8 +104,9 @@ func (s Sync) String() string {
 	return "publishes are written before they are answered and on disk within " + time.Duration(s).String() + ": a power cut may lose the last of them"
 }
 
-// splitAddress takes <host>:<port> apart.
-func splitAddress(setting, address string) (host string, port int, err error) {
+// SplitAddress takes <host>:<port> apart; it is INVALID_ARGS, naming the
+// setting, for anything else. No host is 127.0.0.1.
+func SplitAddress(setting, address string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err == nil {
 		port, err = strconv.Atoi(text)

@@ -2,54 +2,32 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/daemon"
 	"github.com/waybill-mq/waybill/services/dlq"
 )
 
 var version = "dev" // set by the build
 
 type flags struct {
-	NATS  string        `default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"URL of NATS."`
-	Name  string        `help:"Name of this instance, stable over its restarts. Default: a random one."`
-	Drain time.Duration `default:"10s" help:"How long a shutdown may take."`
-
+	daemon.Flags
+	daemon.Ledgers
 	Version kong.VersionFlag `help:"Print the version."`
 }
 
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Name("waybill-dlq"), kong.Description("Holds dead letters until they are redriven or discarded."), kong.Vars{"version": version})
-	if err := run(f); err != nil {
-		fmt.Fprintln(os.Stderr, "waybill-dlq:", err)
-		os.Exit(1)
-	}
+	os.Exit(daemon.Run("dlq", &f.Flags, os.Stderr, f.service))
 }
 
-func run(f flags) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	service, err := dlq.New(dlq.Options{
-		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+func (f *flags) service(log *slog.Logger) (daemon.Service, error) {
+	return dlq.New(dlq.Options{
+		Mesh: f.Connect(), Instance: f.Name, Version: version, Logger: log,
+		Replicas: f.Replicas, AcceptLoss: f.AcceptLoss,
 	})
-	if err != nil {
-		return err
-	}
-	if err := service.Start(ctx); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Drain)
-	defer cancel()
-	return service.Stop(bounded)
 }

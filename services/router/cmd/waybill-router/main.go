@@ -2,57 +2,56 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/daemon"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router"
 )
 
 var version = "dev" // set by the build
 
 type flags struct {
-	NATS  string        `default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"URL of NATS."`
-	Name  string        `help:"Name of this instance, stable over its restarts. Default: a random one."`
-	Drain time.Duration `default:"10s" help:"How long a shutdown waits for handlers that run; they go on if it takes longer."`
-
-	Version kong.VersionFlag `help:"Print the version."`
+	daemon.Flags
+	daemon.Ledgers
+	Durability string           `default:"auto" enum:"auto,fsync,interval,replicated,memory,none" help:"What publish answers say of the disk. NATS does not tell when it syncs, so auto says replicated for more than one copy, else interval: set fsync for a NATS that runs with sync always, as waybill nats does."`
+	MaxPayload int              `default:"1048576" help:"Largest payload in bytes; less if NATS carries less." placeholder:"BYTES"`
+	Limit      limits           `embed:"" prefix:"limit-"`
+	Version    kong.VersionFlag `help:"Print the version."`
 }
-
-// committing is what a shutdown may take beyond the drain.
-const committing = 10 * time.Second
 
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Name("waybill-router"), kong.Description("Takes publishes, delivers messages to workers and settles them."), kong.Vars{"version": version})
-	if err := run(f); err != nil {
-		fmt.Fprintln(os.Stderr, "waybill-router:", err)
-		os.Exit(1)
-	}
+	os.Exit(daemon.Run("router", &f.Flags, os.Stderr, f.service))
 }
 
-func run(f flags) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	service, err := router.New(router.Options{
-		Mesh: mesh.ConnectOptions{URL: f.NATS}, Instance: f.Name, Version: version, Drain: f.Drain,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+func (f *flags) service(log *slog.Logger) (daemon.Service, error) {
+	return router.New(router.Options{
+		Mesh: f.Connect(), Instance: f.Name, Version: version, Logger: log,
+		Replicas: f.Replicas, AcceptLoss: f.AcceptLoss,
+		Drain: f.Drain, MaxPayload: f.MaxPayload, Durability: f.durability(), Limits: router.Limits(f.Limit),
 	})
-	if err != nil {
-		return err
+}
+
+type limits struct {
+	QueueMessages int64 `help:"Messages in one queue, beyond which publishes to it are refused." placeholder:"N"`
+	QueueBytes    int64 `help:"Bytes in one queue." placeholder:"N"`
+	TotalMessages int64 `help:"Messages in the whole mesh." placeholder:"N"`
+	TotalBytes    int64 `help:"Bytes in the whole mesh." placeholder:"N"`
+}
+
+// durability is as much as can be said of a NATS that does not tell.
+func (f *flags) durability() string {
+	switch {
+	case f.Durability != "auto":
+		return f.Durability
+	case f.Replicas > 1:
+		return protocol.DurabilityReplicated
+	default:
+		return protocol.DurabilityInterval
 	}
-	if err := service.Start(ctx); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Drain+committing)
-	defer cancel()
-	return service.Stop(bounded)
 }

@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// Service is what all services are.
+type Service interface {
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+	Done() <-chan struct{}
+	Err() error
+}
+
+// committing is what a shutdown may take beyond the drain.
+const committing = 10 * time.Second
+
+// Run runs a service until SIGINT or SIGTERM, or until it ends by itself, and
+// returns the program's exit code: 1, with the reason on stderr, for anything
+// but an orderly end. A second signal ends the program at once.
+func Run(service string, f *Flags, stderr io.Writer, construct func(*slog.Logger) (Service, error)) (code int) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the next one is the system's
+	if err := run(ctx, service, f, f.logger(stderr), construct); err != nil {
+		_, _ = fmt.Fprintf(stderr, "waybill-%s: %v\n", service, err)
+		return 1
+	}
+	return 0
+}
+
+func run(ctx context.Context, service string, f *Flags, log *slog.Logger, construct func(*slog.Logger) (Service, error)) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	s, err := construct(log)
+	if err != nil {
+		return err
+	}
+	if err := look(ctx, service, f, log); err != nil {
+		return err
+	}
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	log.Info("serving", "service", service, "name", f.Name)
+	select {
+	case <-ctx.Done():
+		log.Info("stopping", "service", service)
+	case <-s.Done(): // it cannot go on
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Drain+committing)
+	defer cancel()
+	return errors.Join(s.Stop(bounded), s.Err())
+}
