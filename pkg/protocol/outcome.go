@@ -51,4 +51,5 @@ const (
 	ReasonVanished   Reason = "vanished"   // its workers vanished MaxVanished times
 	ReasonIncomplete Reason = "incomplete" // MaxVanished answers that were no outcome
 	ReasonDiverted   Reason = "diverted"   // one before it in its group was dead-lettered, see DeadLetterDivert
+	ReasonGone       Reason = "gone"       // redriven to a listener that is not there any more
 )

@@ -85,9 +85,11 @@ const (
 
 // Subjects between services, of the mesh alone.
 const (
-	// SubjectLane is followed by <lane>.pub.<rest of the publish subject>: a
-	// publish passed on to the router that owns the lane, with the publisher's
-	// own reply subject.
+	// SubjectLane is followed by <lane>.pub.<execution>.<route> or
+	// <lane>.topic.<topic>: a publish passed on to the router that owns the lane,
+	// with the publisher's own reply subject; and by <lane>.follow: a
+	// WorkerChanged that is answered, with Empty, once the lane delivers as the
+	// record says and has stored what is to outlive it.
 	SubjectLane = Prefix + "lane."
 	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
 	// with a ledger: CloseRequest → CloseReply of its owner.

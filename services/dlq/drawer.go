@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // drawer is the owner of one ledger of dead letters. Its index has what is
@@ -21,6 +22,7 @@ type drawer struct {
 	ledger *ledger.Ledger
 	newest ledger.Key
 	all    order
+	topics map[string]*order // of a topic's subscribers together
 	byID   map[protocol.MessageID]*letter
 	reader books.Reader
 	// leaving are the messages whose letters leave: they are not in the index any
@@ -31,9 +33,9 @@ type drawer struct {
 
 func newDrawer(lanes *books.Lanes) *drawer {
 	return &drawer{
-		lanes: lanes,
-		byID:  map[protocol.MessageID]*letter{},
-
+		lanes:   lanes,
+		topics:  map[string]*order{},
+		byID:    map[protocol.MessageID]*letter{},
 		leaving: map[protocol.MessageID]int{},
 	}
 }
@@ -41,6 +43,7 @@ func newDrawer(lanes *books.Lanes) *drawer {
 // onQueue is what the drawer keeps of a queue, in its Slot.
 type onQueue struct {
 	letters order
+	topic   string // that the queue receives, if it receives one
 	moving  int64
 }
 
@@ -48,7 +51,7 @@ func queueSlot(q *ledger.Queue) *onQueue {
 	if slot, ok := q.Slot.(*onQueue); ok {
 		return slot
 	}
-	slot := &onQueue{}
+	slot := &onQueue{topic: scope.SubscribedTopic(q.Name)}
 	q.Slot = slot
 	return slot
 }
@@ -147,8 +150,23 @@ func (d *drawer) index(l *letter) {
 	l.entry.Slot = l
 	l.twin = d.byID[l.id]
 	d.byID[l.id] = l
-	d.all.add(l)
-	queueSlot(l.entry.Queue).letters.add(l)
+	for _, row := range d.rows(l) {
+		row.add(l)
+	}
+}
+
+// rows are those a letter stands in.
+func (d *drawer) rows(l *letter) []*order {
+	slot := queueSlot(l.entry.Queue)
+	if slot.topic == "" {
+		return []*order{&d.all, &slot.letters}
+	}
+	topic := d.topics[slot.topic]
+	if topic == nil {
+		topic = &order{}
+		d.topics[slot.topic] = topic
+	}
+	return []*order{&d.all, &slot.letters, topic}
 }
 
 // present says which letters are in the ledger. One of another queue's that has
@@ -175,8 +193,9 @@ func whichPresent(ctx context.Context, book *books.Book[*drawer], q protocol.Dea
 // remove takes a letter out of the index for good.
 func (d *drawer) remove(l *letter) {
 	l.gone = true
-	d.all.lost()
-	queueSlot(l.entry.Queue).letters.lost()
+	for _, row := range d.rows(l) {
+		row.lost()
+	}
 	first := d.byID[l.id]
 	if first != l {
 		for first.twin != l {
@@ -192,10 +211,13 @@ func (d *drawer) remove(l *letter) {
 	d.byID[l.id] = l.twin
 }
 
-// orderOf is the row of a queue's letters, or of all; nil for a queue that
-// nothing is known of.
-func (d *drawer) orderOf(queue string) *order {
-	if queue == "" {
+// orderOf is the row of the letters of a queue, of a topic's subscribers, or,
+// with neither, of all; nil for what nothing is known of.
+func (d *drawer) orderOf(queue, topic string) *order {
+	switch {
+	case topic != "":
+		return d.topics[topic]
+	case queue == "":
 		return &d.all
 	}
 	q := d.ledger.Queue(queue)
@@ -220,7 +242,7 @@ func (d *drawer) letterAt(key ledger.Key) *letter {
 
 // heads looks letters up in order.
 func (d *drawer) heads(q headsRequest) headsReply {
-	row := d.orderOf(q.Queue)
+	row := d.orderOf(q.Queue, q.Topic)
 	if row == nil || row.total() == 0 {
 		return headsReply{}
 	}

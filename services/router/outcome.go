@@ -228,7 +228,7 @@ func (l *lane) unplace(e *broker.Entry) {
 			q.remove(e)
 		case unreadable:
 			q.remove(e)
-		case settled:
+		case settled, straying:
 		}
 	case *broker.Message:
 		l.used(q, e)
