@@ -130,7 +130,8 @@ func (d *drawer) Committed(c *ledger.Commit) {
 
 // left says that a letter that was leaving is gone.
 func (d *drawer) left(e *ledger.Entry) {
-	if d.leaving[e.ID]--; d.leaving[e.ID] <= 0 {
+	d.leaving[e.ID]--
+	if d.leaving[e.ID] <= 0 {
 		delete(d.leaving, e.ID)
 	}
 }

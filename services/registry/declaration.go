@@ -142,7 +142,8 @@ func subscribe(worker string, spec *protocol.SubscriptionSpec) (protocol.Subscri
 	if err := order(spec, &sub); err != nil {
 		return sub, err
 	}
-	return sub, checkNumbers(&sub)
+	err := checkNumbers(&sub)
+	return sub, err
 }
 
 func subscribeQueue(spec *protocol.SubscriptionSpec, sub *protocol.Subscription) (err error) {

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -116,7 +117,8 @@ func (o *ordered) spawn() *harness.Worker {
 	})
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		for range w.Events { //nolint:revive // the file says it all
+		for range w.Events {
+			continue // the file says it all
 		}
 	})
 	o.t.Cleanup(func() { w.Kill(); reading.Wait() })
@@ -160,7 +162,7 @@ func (o *ordered) lines() []string {
 	if err != nil && !os.IsNotExist(err) {
 		o.t.Fatal(err)
 	}
-	return strings.Split(string(data[:strings.LastIndexByte(string(data), '\n')+1]), "\n")
+	return strings.Split(string(data[:bytes.LastIndexByte(data, '\n')+1]), "\n")
 }
 
 // progress returns when n more deliveries have ended or nothing is left to be

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -33,20 +32,20 @@ func (c *queueLsCmd) Run(a *app) error {
 			a.sayf("no queues yet; %s makes one", command(a.flags.NATS, "pub queue EXECUTION ROUTE PAYLOAD"))
 			return
 		}
-		g := newGrid("QUEUE", "TYPE", "READY", "IN FLIGHT", "WAITING", "DEAD", "MOVING", "CONSUMERS", "GROUPS")
+		g := newGrid("QUEUE", "READY", "IN FLIGHT", "WAITING", "DEAD", "MOVING", "CONSUMERS", "TYPE")
 		for _, q := range queues {
-			g.row(q.Queue, cmp.Or(q.Type, protocol.TypeConcurrent), q.Ready, q.InFlight, q.Waiting, q.Dead, q.Moving, q.Consumers, groups(&q))
+			g.row(q.Queue, q.Ready, q.InFlight, q.Waiting, q.Dead, q.Moving, q.Consumers, order(&q))
 		}
 		g.write(a.stdout)
 	})
 }
 
-// groups says how the groups of a FIFO queue are.
-func groups(q *protocol.QueueInfo) string {
+// order says how the groups of a FIFO queue are; nothing of another queue.
+func order(q *protocol.QueueInfo) string {
 	if q.Type != protocol.TypeFIFO {
 		return ""
 	}
-	text := strconv.Itoa(q.Groups)
+	text := "fifo, " + plural(int64(q.Groups), "group", "groups")
 	if q.HeldGroups > 0 {
 		text += fmt.Sprintf(", %d held", q.HeldGroups)
 	}
