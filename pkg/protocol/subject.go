@@ -88,7 +88,7 @@ const (
 const (
 	// SubjectLane is followed by <lane>.pub.<rest of the publish subject>: a
 	// publish passed on to the router that owns the lane, with the publisher's
-	// own reply subject.
+	// own reply subject. <lane>.owner is answered, with nothing, by that router.
 	SubjectLane = Prefix + "lane."
 	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
 	// with a ledger: CloseRequest → CloseReply of its owner.

@@ -18,6 +18,9 @@ type slot struct {
 	name    string
 	index   int
 	current atomic.Pointer[openLane]
+
+	passed atomic.Bool // a publish was passed on since the owner was asked for
+	away   atomic.Bool // nobody owned it when that was asked last
 }
 
 // openLane is a lane this router owns.
