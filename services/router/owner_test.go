@@ -55,6 +55,31 @@ func TestPublishesToALaneWithoutAnOwnerAreRefused(t *testing.T) {
 	f.published(route)
 }
 
+// Any of several routers takes any publish, whoever owns its lane.
+func TestAnyRouterTakesAnyPublish(t *testing.T) {
+	f := newFixture(t)
+	f.router("a", nil)
+	f.router("b", nil)
+	f.await("both have their share", func() bool { return f.lanes("a") == 2 && f.lanes("b") == 2 })
+	f.await("every lane is open", func() bool {
+		ready, err := mesh.Gather[protocol.Ready](f.guarded(), f.nc, protocol.SubjectReady, protocol.Empty{}, 100*time.Millisecond)
+		return err == nil && len(ready) == 2 && ready[0].Ready && ready[1].Ready
+	})
+	end := time.NewTimer(4 * asksForOwners)
+	defer end.Stop()
+	for n := 0; ; n++ {
+		f.published("r" + strconv.Itoa(n%8))
+		select {
+		case <-end.C:
+			return
+		default:
+		}
+	}
+}
+
+// asksForOwners is how often a router asks for the owners of lanes.
+const asksForOwners = 250 * time.Millisecond
+
 // routeOf is a route of e1 in that lane of four.
 func (f *fixture) routeOf(lane string) string {
 	for i := 0; ; i++ {

@@ -117,10 +117,15 @@ func (o *openLane) open(ctx context.Context) error {
 		return err
 	}
 	in := o.s.newIngress(o.at.publishSubject(), false)
-	if err := o.listen("publish-", in.prefix+">", in.publish); err != nil {
+	err = errors.Join(
+		o.listen("publish-", in.prefix+">", in.publish),
+		o.listen("owner-", o.at.ownerSubject(), o.isOwned),
+	)
+	if err != nil {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}
+	o.at.away.Store(false)
 	told, err := mesh.Serve(o.s.mesh, "close-"+o.at.name, protocol.SubjectLane+o.at.name+"."+protocol.VerbClose, o.tell)
 	if err != nil {
 		o.drain(ctx)
