@@ -12,12 +12,13 @@ import (
 )
 
 // Step asks for a part of something that is done to messages of a ledger: those
-// of one id, of a queue, of an execution, or all. It is answered when what it
-// did is committed.
+// of one id, of a queue, of a topic's subscribers, of an execution, or all. It
+// is answered when what it did is committed.
 type Step struct {
 	Action    string             `json:"action"`
 	ID        protocol.MessageID `json:"id,omitzero"`
 	Queue     string             `json:"queue,omitempty"`
+	Topic     string             `json:"topic,omitempty"`
 	Execution string             `json:"execution,omitempty"`
 	// Until is the newest key there was at the first step; 0 in the first one.
 	// It bounds the whole to what was there when it began, whoever owns the
@@ -106,8 +107,8 @@ func steps[O Owner[O]](ctx context.Context, h *Host[O], name string, what Questi
 
 // Target is what people said an action is for.
 type Target struct {
-	MessageID, Queue, Execution string
-	All                         bool
+	MessageID, Queue, Topic, Execution string
+	All                                bool
 }
 
 // Step is the first step of an action on the target. known is false for an id
@@ -115,7 +116,7 @@ type Target struct {
 // thing is said.
 func (t Target) Step(action string, limit int) (first Step, known bool, err error) {
 	said := 0
-	for _, is := range []bool{t.MessageID != "", t.Queue != "", t.Execution != "", t.All} {
+	for _, is := range []bool{t.MessageID != "", t.Queue != "", t.Topic != "", t.Execution != "", t.All} {
 		if is {
 			said++
 		}
@@ -123,7 +124,7 @@ func (t Target) Step(action string, limit int) (first Step, known bool, err erro
 	if said != 1 {
 		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue and all", action)
 	}
-	first = Step{Action: action, Queue: t.Queue, Execution: t.Execution, Limit: limit}
+	first = Step{Action: action, Queue: t.Queue, Topic: t.Topic, Execution: t.Execution, Limit: limit}
 	if t.MessageID != "" {
 		first.ID, err = uuid.Parse(t.MessageID)
 		return first, err == nil && first.ID != uuid.Nil, nil

@@ -57,6 +57,7 @@ func Queues[O Owner[O]](ctx context.Context, b *Books[O], q protocol.QueuesReque
 	for i := range page.Queues {
 		info := &page.Queues[i]
 		info.Execution, info.Route, _ = scope.ParseScoped(info.Queue)
+		info.Topic = scope.SubscribedTopic(info.Queue)
 	}
 	return page, nil
 }

@@ -165,7 +165,8 @@ func (l *Ledger) Epoch() uint64 { return l.epoch }
 func (l *Ledger) Secret() Secret { return l.secret.value }
 
 // Live counts the live messages, decided ones included, and the bytes of their
-// headers and bodies.
+// headers and bodies: a message that was accepted for several queues is one for
+// each of them, with the bytes of one.
 func (l *Ledger) Live() (messages, bytes int64) { return l.messages, l.state.bytes }
 
 // Entry finds a live entry; nil when there is none.

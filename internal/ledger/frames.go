@@ -8,6 +8,9 @@ type frame struct {
 	seq   uint64 // in the log
 	first uint64 // ordinal
 	pins  int
+	// bodies counts the entries of each record that has several: they have one
+	// message together.
+	bodies map[uint32]int
 }
 
 func (f *frame) unpin() {

@@ -39,6 +39,10 @@ func Of(queue string, n int) int {
 	return int(xxhash.Sum64String(home) % uint64(n))
 }
 
+// OfTopic is the number of the ledger with the queues of a topic's subscribers
+// among n: what Of says of each of them.
+func OfTopic(topic string, n int) int { return Of(topic+"::", n) }
+
 // Name is the i-th ledger of a service, such as router-03. It is asked for with
 // each message that is handed over.
 func Name(service string, i int) string {

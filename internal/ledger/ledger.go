@@ -75,6 +75,7 @@ const (
 	leaving flags = 1 << iota // a record that takes it away is staged
 	gone                      // settled or done: only somebody's pointer is left
 	bare                      // its Meta has nothing but what Entry holds
+	shared                    // its message may be another entry's too, see frame.bodies
 )
 
 func (f flags) is(one flags) bool { return f&one != 0 }

@@ -618,9 +618,21 @@ func (w *world) checkPins(p *proc) {
 			panic(fmt.Sprintf("%s: frame %d has %d pins, %d things pin it (floor %d)", p.ledger, f.seq, f.pins, n, s.frames.floor().seq))
 		}
 	}
-	var weight int64
+	var weight, bytes int64
+	type bodyAt struct {
+		seq   uint64
+		index uint32
+	}
+	counted := map[bodyAt]bool{}
 	for _, e := range s.entries {
-		weight += weightEntry + int64(e.Size)
+		weight += weightEntry
+		if at := (bodyAt{e.at.seq, e.index}); !counted[at] {
+			counted[at] = true
+			bytes += int64(e.Size)
+		}
+	}
+	if weight += bytes; bytes != s.bytes {
+		panic(fmt.Sprintf("%s has %d bytes, its messages %d", p.ledger, s.bytes, bytes))
 	}
 	for _, q := range s.queues {
 		if q.counted != nil {

@@ -97,7 +97,7 @@ func (s *state) apply(r *record) {
 	case kindCounts:
 		s.count(r.name, r.counts)
 	case kindForget:
-		s.forget(r.name)
+		s.forget(r)
 	default:
 		s.applyTable(r)
 	}
@@ -135,7 +135,7 @@ func (s *state) applyTable(r *record) {
 func (s *state) accept(r *record) {
 	for i := range r.to {
 		e := &Entry{Key: Key(s.ordinal + uint64(i)), ID: r.id, Size: r.size, nth: uint16(i)}
-		s.add(e, &r.to[i].meta)
+		s.add(e, &r.to[i].meta, len(r.to))
 		if r.origin == nil {
 			e.Queue.Counters[Published]++
 			s.counting(e.Queue)
@@ -153,14 +153,46 @@ func (s *state) accept(r *record) {
 	}
 }
 
-func (s *state) add(e *Entry, meta *Meta) {
+// add takes a new entry in, one of several recipients of its record.
+func (s *state) add(e *Entry, meta *Meta, recipients int) {
 	s.entries[e.Key] = e
 	s.messages++
-	s.bytes += int64(e.Size)
-	s.weight += weightEntry + int64(e.Size)
+	s.weight += weightEntry
 	s.setMeta(e, meta)
 	s.place(e)
+	s.weigh(e, recipients)
 	s.touched = append(s.touched, e)
+}
+
+// weigh counts the message of an entry that was placed: once for all
+// recipients of a record.
+func (s *state) weigh(e *Entry, recipients int) {
+	e.flags &^= shared
+	if recipients > 1 {
+		e.flags |= shared
+		if e.at.bodies == nil {
+			e.at.bodies = map[uint32]int{}
+		}
+		e.at.bodies[e.index]++
+		if e.at.bodies[e.index] > 1 {
+			return
+		}
+	}
+	s.bytes += int64(e.Size)
+	s.weight += int64(e.Size)
+}
+
+// unweigh undoes weigh, while the entry is still where it was placed.
+func (s *state) unweigh(e *Entry) {
+	if e.flags.is(shared) {
+		e.at.bodies[e.index]--
+		if e.at.bodies[e.index] > 0 {
+			return
+		}
+		delete(e.at.bodies, e.index)
+	}
+	s.bytes -= int64(e.Size)
+	s.weight -= int64(e.Size)
 }
 
 // carry states entries whole: those it finds are moved to this frame, those it
@@ -171,10 +203,12 @@ func (s *state) carry(r *record) {
 		e := s.entries[to.key]
 		if e == nil {
 			e = &Entry{Key: to.key, ID: r.id, Size: r.size}
-			s.add(e, &to.meta)
+			s.add(e, &to.meta, len(r.to))
 		} else {
 			s.setMeta(e, &to.meta)
+			s.unweigh(e)
 			s.place(e)
+			s.weigh(e, len(r.to))
 			s.touched = append(s.touched, e)
 		}
 		e.nth = uint16(i)
@@ -246,6 +280,7 @@ func (s *state) settle(r *record) {
 }
 
 func (s *state) remove(e *Entry) {
+	s.unweigh(e)
 	e.at.unpin()
 	e.stated.unpin()
 	e.at, e.stated = nil, nil
@@ -255,8 +290,7 @@ func (s *state) remove(e *Entry) {
 	delete(s.entries, e.Key)
 	delete(s.extras, e.Key)
 	s.messages--
-	s.bytes -= int64(e.Size)
-	s.weight -= weightEntry + int64(e.Size)
+	s.weight -= weightEntry
 }
 
 func (s *state) putNote(r *record) {
@@ -288,10 +322,18 @@ func (s *state) count(name string, add *counters) {
 	s.counting(q)
 }
 
-// forget drops an empty queue. One that is not empty stays as it is.
-func (s *state) forget(name string) {
-	q := s.queues[name]
-	if q == nil || q.Live > 0 {
+// forget drops an empty queue. What it has counted goes to the queue "", and
+// is said in the record: the queue's own counters may be purged by then. One
+// that is not empty stays as it is.
+func (s *state) forget(r *record) {
+	q := s.queues[r.name]
+	if q != nil && q.Live > 0 {
+		return
+	}
+	if r.counts != nil {
+		s.count("", r.counts)
+	}
+	if q == nil {
 		return
 	}
 	if q.counted != nil {
@@ -299,7 +341,7 @@ func (s *state) forget(name string) {
 		q.counted = nil
 		s.weight -= weightQueue + int64(len(q.Name))
 	}
-	delete(s.queues, name)
+	delete(s.queues, r.name)
 }
 
 // queue finds or makes a queue.

@@ -124,7 +124,8 @@ func (l *Ledger) head(space int) *headWriter {
 	w := &headWriter{l: l, limit: space}
 	for _, name := range l.stage.forget {
 		if q := l.queues[name]; q != nil && q.Live == 0 {
-			w.add(record{kind: kindForget, name: name})
+			counts := counters(q.Counters)
+			w.add(record{kind: kindForget, name: name, counts: &counts})
 		}
 	}
 	l.stage.forget = nil

@@ -34,9 +34,10 @@ type Delivery struct {
 	ID         string
 	Execution  string
 	Route      string
-	Attempt    int // 1 at first, and again after a redrive
-	MaxRetries int // attempts that may fail before the dead letter
-	Generation int // how often the message was redriven
+	Topic      string // instead of the route
+	Attempt    int    // 1 at first, and again after a redrive
+	MaxRetries int    // attempts that may fail before the dead letter
+	Generation int    // how often the message was redriven
 	Data       []byte
 
 	msg       *nats.Msg
@@ -51,6 +52,7 @@ func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg, j *job) *Delive
 		ID:         headerOf(msg, protocol.HeaderMessageID),
 		Execution:  spec.Execution,
 		Route:      spec.Route,
+		Topic:      spec.Topic,
 		Attempt:    max(number(msg, protocol.HeaderAttempt), 1),
 		MaxRetries: number(msg, protocol.HeaderMaxRetries),
 		Generation: number(msg, protocol.HeaderGeneration),

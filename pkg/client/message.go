@@ -28,6 +28,17 @@ func Queue(execution, route string) Destination {
 	return Destination{subject: protocol.PublishQueueSubject(execution, route)}
 }
 
+// Topic is a topic, which everybody who listens to or observes it receives. A
+// name the mesh does not allow is refused with INVALID_NAME when something is
+// published to it.
+func Topic(name string) Destination {
+	topic, err := scope.Topic(name)
+	if err != nil {
+		return Destination{err: err}
+	}
+	return Destination{subject: protocol.PublishTopicSubject(topic)}
+}
+
 // Message is what is published.
 type Message struct {
 	To   Destination
@@ -35,7 +46,7 @@ type Message struct {
 	// Headers are delivered as they are. Names beginning Nats- or Waybill-, and
 	// those a broker would obey, are refused with RESERVED_HEADER.
 	Headers map[string]string
-	// DedupID makes a second publish with the same id to the same queue, within
+	// DedupID makes a second publish with the same id to the same queue or topic, within
 	// two minutes, have no effect: its receipt is the first one's.
 	DedupID string
 	// DeliverAt and Delay schedule the message: it is not delivered before that

@@ -16,7 +16,7 @@ const DefaultDrainWindow = 25 * time.Second
 // Option changes how Connect connects.
 type Option interface{ connect(o *options) error }
 
-// WorkOption changes how a route is worked.
+// WorkOption changes how a route is worked, or a topic listened to or observed.
 type WorkOption interface{ work(o *workOptions) error }
 
 // HandleOption changes how a function is served.
@@ -35,6 +35,11 @@ type workOptions struct {
 	maxRetries  int
 	backoff     time.Duration
 	timeout     time.Duration
+
+	// Of subscriptions to a topic.
+	execution  string
+	observerID string
+	group      string
 }
 
 type handleOptions struct {

@@ -104,6 +104,9 @@ func (p *presence) add(ctx context.Context, one any, do, undo func()) error {
 		p.fresh[one] = true
 	})
 	err := p.declareFresh(ctx, one)
+	if w, ok := one.(*Worker); ok && err == nil {
+		err = w.refusal()
+	}
 	p.locked(func() {
 		delete(p.fresh, one)
 		if err != nil {
@@ -256,6 +259,9 @@ func (p *presence) loop(ctx context.Context) {
 		case <-ctx.Done():
 		case <-beat.C:
 			p.beat(ctx)
+			if p.someRefused() {
+				p.again()
+			}
 		case <-p.renew:
 			p.resume(ctx)
 		}
@@ -385,6 +391,14 @@ func (p *presence) declaration(one any, others int) *declaration {
 	return d
 }
 
+// someRefused says whether a subscription that was taken once is refused now:
+// it is asked for again and again.
+func (p *presence) someRefused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.workers, func(w *Worker) bool { return !p.fresh[w] && w.refusal() != nil })
+}
+
 func (p *presence) apply(ctx context.Context, d *declaration, r *protocol.Registered) error {
 	for i := range r.Subscriptions {
 		if w := d.workers[r.Subscriptions[i].Ref]; w != nil {
@@ -394,6 +408,11 @@ func (p *presence) apply(ctx context.Context, d *declaration, r *protocol.Regist
 		}
 	}
 	p.warn(r.Warnings)
+	for i := range r.Refused {
+		if w := d.workers[r.Refused[i].Ref]; w != nil {
+			p.refuse(w, &r.Refused[i].Error)
+		}
+	}
 	if r.KeepaliveMs > 0 {
 		p.locked(func() { p.interval = time.Duration(r.KeepaliveMs) * time.Millisecond })
 	}
@@ -401,7 +420,9 @@ func (p *presence) apply(ctx context.Context, d *declaration, r *protocol.Regist
 	// again when it hears a keepalive; the beat's flush is the subscription's.
 	p.beat(ctx)
 	for _, w := range d.workers {
-		w.ready.open()
+		if w.refusal() == nil {
+			w.ready.open()
+		}
 	}
 	p.locked(func() {
 		for _, x := range d.all {
@@ -409,6 +430,15 @@ func (p *presence) apply(ctx context.Context, d *declaration, r *protocol.Regist
 		}
 	})
 	return nil
+}
+
+// refuse tells a worker that it was not taken: its caller, or the log if the
+// caller was told otherwise before.
+func (p *presence) refuse(w *Worker, why error) {
+	if !p.isFresh(w) {
+		p.c.log.Warn("the registry does not take a subscription that it took before; asking again", "topic", w.spec.Topic, "error", why)
+	}
+	w.refuse(why)
 }
 
 func (p *presence) warn(warnings []string) {

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
-// Worker handles the deliveries of one route of an execution.
+// Worker handles the deliveries of one route of an execution, or of one topic.
 type Worker struct {
 	c       *Client
 	ref     string
@@ -33,9 +33,10 @@ type Worker struct {
 	drained  sync.Once
 	drainErr error
 
-	mu  sync.Mutex
-	id  string             // the subscription's, from the registry
-	sub *nats.Subscription // of the subject the registry gave
+	mu      sync.Mutex
+	id      string             // the subscription's, from the registry
+	sub     *nats.Subscription // of the subject the registry gave
+	refused error              // why the registry has not taken it, if so
 }
 
 // Work asks for the deliveries of a route of an execution and returns once the
@@ -49,6 +50,11 @@ func (c *Client) Work(ctx context.Context, execution, route string, h Handler, o
 	if err != nil {
 		return nil, err
 	}
+	return c.subscribe(ctx, spec, h)
+}
+
+// subscribe declares a subscription and returns when the mesh has taken it.
+func (c *Client) subscribe(ctx context.Context, spec protocol.SubscriptionSpec, h Handler) (*Worker, error) {
 	w := &Worker{c: c, ref: c.presence.nextRef(), spec: spec, handler: h, ready: newGate()}
 	w.spec.Ref = w.ref
 	w.parents, w.cancel = parents(*spec.Concurrency)
@@ -78,13 +84,23 @@ func parents(handlers int) ([]context.Context, context.CancelCauseFunc) {
 }
 
 func workSpec(execution, route string, h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
+	spec, err := newSpec(h, opts)
+	if err != nil {
+		return spec, err
+	}
+	if spec.ObserverID+spec.Group+spec.Execution != "" {
+		return spec, protocol.Errorf(protocol.CodeInvalidArgs, "ID, Group and InExecution are for subscriptions to a topic: leave them out of Work")
+	}
+	spec.Execution = execution
+	spec.Route, err = scope.Route(execution, route)
+	return spec, err
+}
+
+// newSpec is what the options say of a subscription of any kind.
+func newSpec(h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
 	none := protocol.SubscriptionSpec{}
 	if h == nil {
 		return none, protocol.Errorf(protocol.CodeInvalidArgs, "the handler is nil")
-	}
-	route, err := scope.Route(execution, route)
-	if err != nil {
-		return none, err
 	}
 	o := workOptions{concurrency: protocol.DefaultConcurrency}
 	for _, opt := range opts {
@@ -93,7 +109,7 @@ func workSpec(execution, route string, h Handler, opts []WorkOption) (protocol.S
 		}
 	}
 	return protocol.SubscriptionSpec{
-		Execution: execution, Route: route, Name: o.name,
+		Name: o.name, Execution: o.execution, ObserverID: o.observerID, Group: o.group,
 		Concurrency: &o.concurrency, MaxRetries: o.maxRetries,
 		BackoffMs: o.backoff.Milliseconds(), TimeoutMs: o.timeout.Milliseconds(),
 	}, nil
@@ -121,7 +137,7 @@ func (w *Worker) Ready(ctx context.Context) error {
 func (w *Worker) attach(r *protocol.RegisteredSubscription) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.id = r.ID
+	w.id, w.refused = r.ID, nil
 	if w.sub != nil && w.sub.Subject == r.Deliver {
 		return nil
 	}
@@ -195,7 +211,7 @@ func (w *Worker) watch(d *Delivery) (done func()) {
 	left := time.Until(d.deadline)
 	t := time.AfterFunc(left-d.limit/5, func() {
 		w.c.log.Warn("a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
-			"execution", d.Execution, "route", d.Route, "message_id", d.ID, "attempt", d.Attempt, "limit", d.limit)
+			"execution", d.Execution, "route", d.Route, "topic", d.Topic, "message_id", d.ID, "attempt", d.Attempt, "limit", d.limit)
 		time.AfterFunc(time.Until(d.deadline), func() { w.uncount(d, true) })
 	})
 	return func() { t.Stop() }
@@ -255,7 +271,30 @@ func (w *Worker) finish(ctx context.Context) error {
 		w.c.presence.settle(j, protocol.Cancelled, errShutdown.Error())
 	}
 	return protocol.Errorf(protocol.CodeTimeout, "%d handlers of %s run on although their context is cancelled; their messages were handed back",
-		len(held), scope.ScopedName(w.spec.Execution, w.spec.Route))
+		len(held), w.source())
+}
+
+// source is where its deliveries come from, for people.
+func (w *Worker) source() string {
+	if w.spec.Topic != "" {
+		return scope.TopicPrefix + w.spec.Topic
+	}
+	return scope.ScopedName(w.spec.Execution, w.spec.Route)
+}
+
+// refuse notes that the registry has not taken the subscription.
+func (w *Worker) refuse(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = why
+	w.ready.shut()
+}
+
+// refusal is why the registry has not taken it, nil if it has.
+func (w *Worker) refusal() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused
 }
 
 // current is the worker's specification as it is to be declared.

@@ -2,9 +2,11 @@ package protocol
 
 import "time"
 
-// DeadListRequest lists dead letters, oldest first, of one queue or of all.
+// DeadListRequest lists dead letters, oldest first: of one queue, of all that
+// subscribe to a topic, or, with neither, of all.
 type DeadListRequest struct {
-	Queue  string `json:"queue,omitempty"` // /queue/<execution>/<route>; empty: all
+	Queue  string `json:"queue,omitempty"` // as in Subscription
+	Topic  string `json:"topic,omitempty"`
 	Offset int    `json:"offset,omitempty"`
 	Limit  int    `json:"limit,omitempty"` // default 50, at most 1,000
 }
@@ -29,6 +31,7 @@ type DeadLetter struct {
 	Queue        string              `json:"queue"`
 	Execution    string              `json:"execution,omitempty"`
 	Route        string              `json:"route,omitempty"`
+	Topic        string              `json:"topic,omitempty"`
 	Source       string              `json:"source"` // the subscription whose delivery failed last
 	Reason       Reason              `json:"reason"`
 	Error        string              `json:"error"`
@@ -46,11 +49,12 @@ type DeadLetter struct {
 }
 
 // DeadActRequest redrives or discards: one message, the dead letters of a
-// queue, or all. Exactly one of the fields is set. What arrives after the
+// queue, those of all that subscribe to a topic, or all. Exactly one of the fields is set. What arrives after the
 // request is not touched.
 type DeadActRequest struct {
 	MessageID string `json:"message_id,omitempty"`
 	Queue     string `json:"queue,omitempty"`
+	Topic     string `json:"topic,omitempty"`
 	All       bool   `json:"all,omitempty"`
 }
 

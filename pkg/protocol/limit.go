@@ -8,8 +8,12 @@ const (
 	DefaultBackoffMs   = 1000    // base of the retry delay, milliseconds
 	DefaultConcurrency = 10      // deliveries at once per subscription
 	DefaultTimeoutMs   = 1800000 // a delivery's time limit on a queue: 30 minutes
-	MaxConcurrency     = 65536
-	MaxMaxRetries      = 1000000
+	// DefaultObserverTimeoutMs is the time limit of a delivery to an observer,
+	// MaxObserverTimeoutMs the longest.
+	DefaultObserverTimeoutMs = 30000
+	MaxObserverTimeoutMs     = DefaultTimeoutMs
+	MaxConcurrency           = 65536
+	MaxMaxRetries            = 1000000
 
 	MaxBackoffCap = time.Hour // the delay's cap, unless backoff_ms itself is larger
 	MaxVanished   = 20        // vanishings (or incompletes) before the dead letter

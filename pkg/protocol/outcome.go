@@ -50,4 +50,5 @@ const (
 	ReasonRejected   Reason = "rejected"   // a handler rejected it
 	ReasonVanished   Reason = "vanished"   // its workers vanished MaxVanished times
 	ReasonIncomplete Reason = "incomplete" // MaxVanished answers that were no outcome
+	ReasonGone       Reason = "gone"       // redriven to a listener that is not there any more
 )

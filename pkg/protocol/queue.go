@@ -1,5 +1,7 @@
 package protocol
 
+import "time"
+
 // QueuesRequest lists queues in order of name, after After, at most Limit
 // (default 1,000), optionally of one execution or exactly one queue. Each
 // instance answers for the ledgers it owns.
@@ -20,16 +22,20 @@ type QueuesPage struct {
 // QueueInfo is what one service knows of a queue; the counts of several
 // services add up.
 type QueueInfo struct {
-	Queue     string `json:"queue"` // /queue/<execution>/<route>
+	Queue     string `json:"queue"` // as in Subscription
 	Execution string `json:"execution,omitempty"`
 	Route     string `json:"route,omitempty"`
-	Ready     int64  `json:"ready"`     // stored and in no worker's hands
-	InFlight  int64  `json:"in_flight"` // in a worker's hands
-	Waiting   int64  `json:"waiting"`   // for their next attempt
-	Dead      int64  `json:"dead"`
-	Moving    int64  `json:"moving"` // decided, on their way to another service
-	Bytes     int64  `json:"bytes"`
-	Consumers int    `json:"consumers"`
+	Topic     string `json:"topic,omitempty"` // of an observer's, a group's or a listener's queue
+	// DetachedAt is since when nobody takes the messages of an observer's or a
+	// group's queue, which receives its topic all the same.
+	DetachedAt time.Time `json:"detached_at,omitzero"`
+	Ready      int64     `json:"ready"`     // stored and in no worker's hands
+	InFlight   int64     `json:"in_flight"` // in a worker's hands
+	Waiting    int64     `json:"waiting"`   // for their next attempt
+	Dead       int64     `json:"dead"`
+	Moving     int64     `json:"moving"` // decided, on their way to another service
+	Bytes      int64     `json:"bytes"`
+	Consumers  int       `json:"consumers"`
 	// Counters of the queue since it was first used.
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }

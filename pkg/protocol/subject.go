@@ -60,10 +60,9 @@ const (
 	SubjectExecutionClose  = Prefix + "registry.execution.close"  // ExecutionCloseRequest → Execution
 	SubjectExecutionReopen = Prefix + "registry.execution.reopen" // ExecutionReopenRequest → Empty
 
-	// Every instance of the service: ExecutionsRequest → ExecutionCountsPage of its ledgers.
-	SubjectRouterExecutions = Prefix + "router.executions"
-	SubjectRetryExecutions  = Prefix + "retry.executions"
-	SubjectDeadExecutions   = Prefix + "dlq.executions"
+	SubjectRouterExecutions = Prefix + "router.executions" // every router: ExecutionsRequest → ExecutionCountsPage of its ledgers
+	SubjectRetryExecutions  = Prefix + "retry.executions"  // every retry instance: the same
+	SubjectDeadExecutions   = Prefix + "dlq.executions"    // every dlq instance: the same
 
 	SubjectQueues = Prefix + "router.queues" // every router: QueuesRequest → QueuesPage of its lanes
 
@@ -86,9 +85,12 @@ const (
 
 // Subjects between services, of the mesh alone.
 const (
-	// SubjectLane is followed by <lane>.pub.<rest of the publish subject>: a
-	// publish passed on to the router that owns the lane, with the publisher's
-	// own reply subject. <lane>.owner is answered, with nothing, by that router.
+	// SubjectLane is followed by <lane>.pub.<execution>.<route> or
+	// <lane>.topic.<topic>: a publish passed on to the router that owns the lane,
+	// with the publisher's own reply subject; and by <lane>.follow: a
+	// WorkerChanged that is answered, with Empty, once the lane delivers as the
+	// record says and has stored what is to outlive it; and by <lane>.owner, which
+	// that router answers with nothing.
 	SubjectLane = Prefix + "lane."
 	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
 	// with a ledger: CloseRequest → CloseReply of its owner.

@@ -3,9 +3,11 @@ package protocol
 import "time"
 
 // WaitingListRequest lists messages that wait for their time, those due first
-// in front: of one queue, of one execution, or all.
+// in front: of one queue, of all that subscribe to a topic, of one execution, or
+// all.
 type WaitingListRequest struct {
-	Queue     string `json:"queue,omitempty"` // /queue/<execution>/<route>
+	Queue     string `json:"queue,omitempty"` // as in Subscription
+	Topic     string `json:"topic,omitempty"`
 	Execution string `json:"execution,omitempty"`
 	// After is WaitingPage.Next of the page before.
 	After string `json:"after,omitempty"`
@@ -35,6 +37,7 @@ type WaitingMessage struct {
 	Queue       string     `json:"queue"`
 	Execution   string     `json:"execution,omitempty"`
 	Route       string     `json:"route,omitempty"`
+	Topic       string     `json:"topic,omitempty"`
 	Attempt     uint32     `json:"attempt"` // of the delivery it waits for
 	Generation  uint32     `json:"generation"`
 	Why         WaitingWhy `json:"why"`
@@ -47,11 +50,12 @@ type WaitingMessage struct {
 }
 
 // WaitingActRequest releases messages at once, or cancels them: one message,
-// those of a queue, of an execution, or all. Exactly one of the fields is set.
+// those of a queue, of all that subscribe to a topic, of an execution, or all. Exactly one of the fields is set.
 // What arrives after the request is not touched.
 type WaitingActRequest struct {
 	MessageID string `json:"message_id,omitempty"`
 	Queue     string `json:"queue,omitempty"`
+	Topic     string `json:"topic,omitempty"`
 	Execution string `json:"execution,omitempty"`
 	All       bool   `json:"all,omitempty"`
 }

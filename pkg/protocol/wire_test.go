@@ -40,7 +40,7 @@ var documents = []any{
 	protocol.Hello{}, protocol.Keepalive{}, protocol.KeepaliveReply{}, protocol.Load{}, protocol.PublishAck{},
 	protocol.Policy{}, protocol.PolicyRequest{},
 	protocol.QueueInfo{}, protocol.QueuesPage{}, protocol.QueuesRequest{}, protocol.Ready{}, protocol.Registered{},
-	protocol.RegisteredSubscription{}, protocol.Stats{}, protocol.Subscription{}, protocol.SubscriptionInfo{},
+	protocol.RefusedSubscription{}, protocol.RegisteredSubscription{}, protocol.Stats{}, protocol.Subscription{}, protocol.SubscriptionInfo{},
 	protocol.SubscriptionSpec{}, protocol.SubscriptionsPage{}, protocol.SubscriptionsRequest{}, protocol.Worker{},
 	protocol.WaitingActReply{}, protocol.WaitingActRequest{}, protocol.WaitingListRequest{}, protocol.WaitingMessage{}, protocol.WaitingPage{},
 	protocol.WorkerChanged{}, protocol.WorkersPage{}, protocol.WorkersRequest{},
@@ -274,7 +274,7 @@ func fields(at string, value any) map[string]bool {
 var samples = map[string]string{
 	"code": "NOT_FOUND", "deliver": "wb.v1.deliver.local.s7Hq2Vd0Kc5mWz1XbN9fRt", "durability": "fsync", "broker": "builtin",
 	"execution": "019ce6d0-7b1c-7000-8000-0123456789ab", "headers": "x-tenant", "counters": "published", "gauges": "queues",
-	"message_id": "019ce6d1-0000-7abc-8def-0123456789ab", "name": "web-scraper:019ce6d0", "outcome": "failed", "outcomes": "acknowledged",
+	"message_id": "019ce6d1-0000-7abc-8def-0123456789ab", "name": "web-scraper:019ce6d0", "outcome": "failed", "outcomes": "acknowledged", "kind": "observe", "topic": "orders.created", "observer_id": "billing-1", "group": "billing",
 	"queue": "/queue/019ce6d0-7b1c-7000-8000-0123456789ab/scraping.tasks", "reason": "failed", "route": "scraping.tasks",
 	"stream": "WAYBILL_builtin", "verdict": "retry_at", "verdicts": "dead_letter", "user": "local", "lane": "router-03", "service": "router",
 }

@@ -14,13 +14,41 @@ type Hello struct {
 	Functions     []FunctionSpec     `json:"functions,omitempty"`
 }
 
-// SubscriptionSpec asks for the deliveries of one route of an execution.
-// Zero values take the defaults of this package, except that Concurrency is a
-// pointer: 0 pauses.
+// Kind says what a subscription takes.
+type Kind string
+
+// The kinds.
+const (
+	// KindWork takes the messages of a queue, which it shares with all others
+	// that work it. It is the default.
+	KindWork Kind = "work"
+	// KindListen takes a copy of each message of a topic while it is there, in
+	// one attempt: a failed delivery is dead-lettered for this subscription
+	// alone. What it has not handled when its worker is gone is discarded.
+	KindListen Kind = "listen"
+	// KindObserve takes a copy of each message of a topic from a durable queue
+	// of its own, or of its group, with retries that reach nobody else.
+	KindObserve Kind = "observe"
+)
+
+// SubscriptionSpec asks for the deliveries of one route of an execution, or of
+// one topic. Zero values take the defaults of this package, except that
+// Concurrency is a pointer: 0 pauses.
 type SubscriptionSpec struct {
-	Ref         string `json:"ref"` // the worker's own name for it, unique in the worker
-	Execution   string `json:"execution"`
-	Route       string `json:"route"`
+	Ref string `json:"ref"` // the worker's own name for it, unique in the worker
+	// Execution and Route name the queue of KindWork. A subscription to a topic
+	// may name the execution it belongs to, which stands in its name.
+	Execution string `json:"execution"`
+	Route     string `json:"route"`
+	Kind      Kind   `json:"kind,omitempty"`  // default KindWork
+	Topic     string `json:"topic,omitempty"` // of KindListen and KindObserve
+	// ObserverID names the durable queue of a KindObserve: who comes back under
+	// the same id finds its backlog. Default one that is the same as long as the
+	// worker keeps its id.
+	ObserverID string `json:"observer_id,omitempty"`
+	// Group shares one durable queue among all observers of the topic that name
+	// the group.
+	Group       string `json:"group,omitempty"`
 	Name        string `json:"name,omitempty"` // for people; default the route
 	Concurrency *int   `json:"concurrency,omitempty"`
 	MaxRetries  int    `json:"max_retries,omitempty"`
@@ -42,6 +70,15 @@ type Registered struct {
 	KeepaliveMs   int64                    `json:"keepalive_ms"`
 	Subscriptions []RegisteredSubscription `json:"subscriptions,omitempty"`
 	Warnings      []string                 `json:"warnings,omitempty"`
+	// Refused are subscriptions that were not taken because of what others have;
+	// the rest of the declaration stands. A worker may ask again later.
+	Refused []RefusedSubscription `json:"refused,omitempty"`
+}
+
+// RefusedSubscription says why a SubscriptionSpec was not taken.
+type RefusedSubscription struct {
+	Ref   string `json:"ref"`
+	Error Error  `json:"error"`
 }
 
 // RegisteredSubscription is what a SubscriptionSpec became.
@@ -49,7 +86,7 @@ type RegisteredSubscription struct {
 	Ref     string `json:"ref"`
 	ID      string `json:"id"`
 	Name    string `json:"name"`    // <name>:<first 8 characters of the execution id>
-	Queue   string `json:"queue"`   // /queue/<execution>/<route>
+	Queue   string `json:"queue"`   // its name in the ledger, see Subscription
 	Deliver string `json:"deliver"` // the subject to subscribe to
 }
 
@@ -108,13 +145,19 @@ type Worker struct {
 // Subscription is a worker's consumer of a queue, as the router dispatches to
 // it, with every default filled in.
 type Subscription struct {
-	ID          string `json:"id"`
-	Ref         string `json:"ref"`
-	Name        string `json:"name"`
-	Worker      string `json:"worker"`
-	Queue       string `json:"queue"` // /queue/<execution>/<route>
+	ID     string `json:"id"`
+	Ref    string `json:"ref"`
+	Name   string `json:"name"`
+	Worker string `json:"worker"`
+	// Queue is /queue/<execution>/<route>, or of a topic <topic>::observer:<id>,
+	// <topic>::@<group> or <topic>::listen:<id of the subscription>.
+	Queue       string `json:"queue"`
 	Execution   string `json:"execution"`
 	Route       string `json:"route"`
+	Kind        Kind   `json:"kind,omitempty"` // empty: KindWork
+	Topic       string `json:"topic,omitempty"`
+	ObserverID  string `json:"observer_id,omitempty"`
+	Group       string `json:"group,omitempty"`
 	Deliver     string `json:"deliver"`
 	Concurrency int    `json:"concurrency"`
 	MaxRetries  int    `json:"max_retries"`
@@ -166,7 +209,7 @@ type SubscriptionInfo struct {
 
 // PolicyRequest asks for the policy of a queue.
 type PolicyRequest struct {
-	Queue string `json:"queue"` // /queue/<execution>/<route>
+	Queue string `json:"queue"` // as in Subscription
 }
 
 // Policy is what the newest subscription of a queue asked for, kept when its

@@ -45,6 +45,9 @@ func (a AMQP) Format(n Name) (string, error) {
 	if err := n.Check(); err != nil {
 		return "", err
 	}
+	if n.Kind == KindListener {
+		return "", unsupported(amqpName, "raw subscriptions")
+	}
 	base, end := a.base(n)
 	if most := amqpLongest - amqpRoom; len(base+end) > most {
 		return "", tooLong(amqpName, base+end, most)

@@ -3,8 +3,8 @@ package scope
 import "strings"
 
 // Ledger names queues in the embedded transport: /queue/<execution>/<route>,
-// /topic/<topic>, <topic>::observer:<id> and <topic>::@<group>. Dead letters
-// and waiting retries are kept in ledgers of their own under their queue's
+// /topic/<topic>, <topic>::observer:<id>, <topic>::@<group> and
+// <topic>::listen:<subscription>. Dead letters and waiting retries are kept in ledgers of their own under their queue's
 // name, so they have no names here.
 type Ledger struct{}
 
@@ -23,9 +23,11 @@ func (Ledger) Format(n Name) (string, error) {
 	case n.Kind == KindQueue:
 		return ScopedName(n.Execution, n.Route), nil
 	case n.Kind == KindObserver:
-		return n.Topic + "::" + observerMark + n.Member, nil
+		return n.Topic + memberMark + observerMark + n.Member, nil
 	case n.Kind == KindGroup:
-		return n.Topic + "::" + groupMark + n.Member, nil
+		return n.Topic + memberMark + groupMark + n.Member, nil
+	case n.Kind == KindListener:
+		return n.Topic + memberMark + listenMark + n.Member, nil
 	default:
 		return TopicPrefix + n.Topic, nil
 	}
@@ -42,9 +44,28 @@ func (Ledger) read(name string) Name {
 	if topic, ok := strings.CutPrefix(name, TopicPrefix); ok {
 		return TopicName(topic)
 	}
-	if n, ok := cutMember(KindGroup, name, "::"+groupMark); ok {
+	if n, ok := cutMember(KindGroup, name, memberMark+groupMark); ok {
 		return n
 	}
-	n, _ := cutMember(KindObserver, name, "::"+observerMark)
+	if n, ok := cutMember(KindListener, name, memberMark+listenMark); ok {
+		return n
+	}
+	n, _ := cutMember(KindObserver, name, memberMark+observerMark)
 	return n
+}
+
+// SubscriberOf says whose queue of a topic this is in the embedded transport, an
+// observer's, a group's or a listener's; false for any other queue.
+func SubscriberOf(queue string) (Name, bool) {
+	if !strings.Contains(queue, memberMark) {
+		return Name{}, false
+	}
+	n, err := (Ledger{}).Parse(queue)
+	return n, err == nil
+}
+
+// SubscribedTopic is the topic that such a queue receives; "" for any other.
+func SubscribedTopic(queue string) string {
+	n, _ := SubscriberOf(queue)
+	return n.Topic
 }

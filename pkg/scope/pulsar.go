@@ -48,6 +48,9 @@ func (p Pulsar) Format(n Name) (string, error) {
 	if err := n.Check(); err != nil {
 		return "", err
 	}
+	if n.Kind == KindListener {
+		return "", unsupported(pulsarName, "raw subscriptions")
+	}
 	if n.DelayMs != 0 {
 		return "", unsupported(pulsarName, "waiting retries")
 	}

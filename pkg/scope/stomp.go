@@ -19,6 +19,9 @@ func (STOMP) Format(n Name) (string, error) {
 	if err := n.Check(); err != nil {
 		return "", err
 	}
+	if n.Kind == KindListener {
+		return "", unsupported(stompName, "raw subscriptions")
+	}
 	if n.DelayMs != 0 {
 		return "", unsupported(stompName, "waiting retries")
 	}

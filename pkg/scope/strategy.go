@@ -16,6 +16,7 @@ const (
 	KindTopic    Kind = "topic"    // what is published to
 	KindObserver Kind = "observer" // an observer's queue of a topic
 	KindGroup    Kind = "group"    // the queue a group shares of a topic
+	KindListener Kind = "listener" // the passing queue of a raw subscription to a topic
 )
 
 // Name is what a name on a broker stands for: a queue, a topic, or a place
@@ -24,8 +25,8 @@ type Name struct {
 	Kind      Kind
 	Execution string // of a queue
 	Route     string // of a queue
-	Topic     string // of a topic, an observer or a group
-	Member    string // the observer's id or the group's name
+	Topic     string // of a topic, an observer, a group or a listener
+	Member    string // the observer's id, the group's name or the listener's subscription
 	Dead      bool   // the queue's dead letters
 	DelayMs   int64  // retries of the queue that wait this long, in milliseconds
 }
@@ -46,6 +47,12 @@ func ObserverName(topic, id string) Name {
 // GroupName names the queue of a group.
 func GroupName(topic, group string) Name {
 	return Name{Kind: KindGroup, Topic: topic, Member: group}
+}
+
+// ListenerName names the queue of a raw subscription, by the subscription's id.
+// Brokers have their own means for it; only a ledger has the name.
+func ListenerName(topic, subscription string) Name {
+	return Name{Kind: KindListener, Topic: topic, Member: subscription}
 }
 
 // DeadLetters names the place of n's dead letters.
@@ -78,8 +85,11 @@ func (n Name) Check() error {
 	case KindGroup:
 		only.Topic, only.Member = n.Topic, n.Member
 		err = firstError(CheckTopic(n.Topic), CheckGroup(n.Member))
+	case KindListener:
+		only.Topic, only.Member = n.Topic, n.Member
+		err = firstError(CheckTopic(n.Topic), CheckToken(n.Member))
 	default:
-		return protocol.Errorf(protocol.CodeInvalidName, "a name of kind %s: queue, topic, observer and group are kinds", quoted(string(n.Kind)))
+		return protocol.Errorf(protocol.CodeInvalidName, "a name of kind %s: queue, topic, observer, group and listener are kinds", quoted(string(n.Kind)))
 	}
 	if err != nil {
 		return err
@@ -119,6 +129,8 @@ const (
 	delayDot     = ".retry."
 	observerMark = "observer:"
 	groupMark    = "@"
+	listenMark   = "listen:"
+	memberMark   = "::" // in a ledger, between a topic and what has a queue of it
 )
 
 // parse reads a broker's name and accepts only the one spelling that Format

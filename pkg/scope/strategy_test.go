@@ -29,12 +29,14 @@ func TestGoldenNames(t *testing.T) {
 	topic := scope.TopicName("orders.created")
 	observer := scope.ObserverName("orders.created", "orders-process")
 	group := scope.GroupName("orders.created", "billing")
+	listener := scope.ListenerName("orders.created", "s7Hq2Vd0Kc5mWz1XbN9f_-")
 	golden := map[string]map[scope.Name]string{
 		"ledger": {
 			queue:    "/queue/019ce6d0/scraping.tasks",
 			topic:    "/topic/orders.created",
 			observer: "orders.created::observer:orders-process",
 			group:    "orders.created::@billing",
+			listener: "orders.created::listen:s7Hq2Vd0Kc5mWz1XbN9f_-",
 		},
 		"amqp": {
 			queue:                  "queue:019ce6d0:scraping.tasks",
@@ -107,7 +109,7 @@ func wild() *rapid.Generator[scope.Name] {
 	part := rapid.OneOf(rapid.Just(""), hostile())
 	return rapid.Custom(func(t *rapid.T) scope.Name {
 		return scope.Name{
-			Kind:      rapid.SampledFrom([]scope.Kind{scope.KindQueue, scope.KindTopic, scope.KindObserver, scope.KindGroup, "other", ""}).Draw(t, "kind"),
+			Kind:      rapid.SampledFrom([]scope.Kind{scope.KindQueue, scope.KindTopic, scope.KindObserver, scope.KindGroup, scope.KindListener, "other", ""}).Draw(t, "kind"),
 			Execution: part.Draw(t, "execution"), Route: part.Draw(t, "route"),
 			Topic: part.Draw(t, "topic"), Member: part.Draw(t, "member"),
 			Dead: rapid.Bool().Draw(t, "dead"), DelayMs: rapid.SampledFrom([]int64{0, 0, 0, 1, -1, 1<<63 - 1}).Draw(t, "delay"),
@@ -197,6 +199,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 		"dead letters of a topic":   scope.TopicName("t").DeadLetters(),
 		"observer in the topic":     scope.ObserverName("t.observer:x", "y"),
 		"an observer without an id": scope.ObserverName("t", ""),
+		"a listener with a topic":   scope.ListenerName("t", "x::y"),
 	} {
 		for broker, strategy := range strategies(t) {
 			if text, err := strategy.Format(name); protocol.CodeOf(err) != protocol.CodeInvalidName {
@@ -208,10 +211,12 @@ func TestNamesThatCannotBe(t *testing.T) {
 
 func TestPlacesABrokerHasNot(t *testing.T) {
 	queue, all := scope.QueueName("E", "r"), strategies(t)
+	listener := scope.ListenerName("t", "id")
 	for broker, names := range map[string][]scope.Name{
 		"ledger": {queue.DeadLetters(), queue.Delayed(1)},
-		"stomp":  {queue.Delayed(1)},
-		"pulsar": {queue.Delayed(1)},
+		"amqp":   {listener},
+		"stomp":  {queue.Delayed(1), listener},
+		"pulsar": {queue.Delayed(1), listener},
 	} {
 		for _, name := range names {
 			if text, err := all[broker].Format(name); protocol.CodeOf(err) != protocol.CodeUnsupported {
@@ -263,6 +268,18 @@ func TestStrategiesRefuseABadPrefix(t *testing.T) {
 	}
 	if text, err := own.Format(scope.GroupName("t", "g")); err != nil || text != "acme.eu.t.@g.queue" {
 		t.Errorf("with a prefix of its own: %q, %v", text, err)
+	}
+}
+
+// The queues of a topic's subscribers, and no others, lead back to the topic.
+func TestSubscribedTopic(t *testing.T) {
+	for queue, topic := range map[string]string{
+		"orders.created::observer:billing": "orders.created", "t::@g": "t", "t:::@:g": "t:", "t::listen:x-dlq": "t",
+		"t::observer:a:b.c": "t", "/queue/E/r": "", "/topic/t": "", "t": "", "": "", "t::x": "", "t::observer:": "",
+	} {
+		if got := scope.SubscribedTopic(queue); got != topic {
+			t.Errorf("%q receives %q, want %q", queue, got, topic)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func (d *drawer) pick(s books.Step) (letters []*letter, refused int64, more bool
 		return true
 	}
 	if s.ID == uuid.Nil {
-		row := d.orderOf(s.Queue)
+		row := d.orderOf(s.Queue, s.Topic)
 		if row == nil {
 			return nil, 0, false
 		}
@@ -79,7 +79,7 @@ func actOn(ctx context.Context, book *books.Book[*drawer], s books.Step) (books.
 
 // act redrives or discards for a caller, in every ledger.
 func (s *Service) act(ctx context.Context, what string, q protocol.DeadActRequest) (protocol.DeadActReply, error) {
-	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, All: q.All}
+	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, All: q.All}
 	first, known, err := target.Step(what, stepSize)
 	if err != nil || !known {
 		return protocol.DeadActReply{}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // drawer is the owner of one ledger of dead letters. Its index has what is
@@ -19,6 +20,7 @@ type drawer struct {
 	ledger *ledger.Ledger
 	newest ledger.Key
 	all    order
+	topics map[string]*order // of a topic's subscribers together
 	byID   map[protocol.MessageID]*letter
 	reader books.Reader
 	closed closing.Closed
@@ -26,14 +28,16 @@ type drawer struct {
 
 func newDrawer(lanes *books.Lanes) *drawer {
 	return &drawer{
-		lanes: lanes,
-		byID:  map[protocol.MessageID]*letter{},
+		lanes:  lanes,
+		topics: map[string]*order{},
+		byID:   map[protocol.MessageID]*letter{},
 	}
 }
 
 // onQueue is what the drawer keeps of a queue, in its Slot.
 type onQueue struct {
 	letters order
+	topic   string // that the queue receives, if it receives one
 	moving  int64
 }
 
@@ -41,7 +45,7 @@ func queueSlot(q *ledger.Queue) *onQueue {
 	if slot, ok := q.Slot.(*onQueue); ok {
 		return slot
 	}
-	slot := &onQueue{}
+	slot := &onQueue{topic: scope.SubscribedTopic(q.Name)}
 	q.Slot = slot
 	return slot
 }
@@ -129,15 +133,31 @@ func (d *drawer) index(l *letter) {
 	l.entry.Slot = l
 	l.twin = d.byID[l.id]
 	d.byID[l.id] = l
-	d.all.add(l)
-	queueSlot(l.entry.Queue).letters.add(l)
+	for _, row := range d.rows(l) {
+		row.add(l)
+	}
+}
+
+// rows are those a letter stands in.
+func (d *drawer) rows(l *letter) []*order {
+	slot := queueSlot(l.entry.Queue)
+	if slot.topic == "" {
+		return []*order{&d.all, &slot.letters}
+	}
+	topic := d.topics[slot.topic]
+	if topic == nil {
+		topic = &order{}
+		d.topics[slot.topic] = topic
+	}
+	return []*order{&d.all, &slot.letters, topic}
 }
 
 // remove takes a letter out of the index for good.
 func (d *drawer) remove(l *letter) {
 	l.gone = true
-	d.all.lost()
-	queueSlot(l.entry.Queue).letters.lost()
+	for _, row := range d.rows(l) {
+		row.lost()
+	}
 	first := d.byID[l.id]
 	if first != l {
 		for first.twin != l {
@@ -153,10 +173,13 @@ func (d *drawer) remove(l *letter) {
 	d.byID[l.id] = l.twin
 }
 
-// orderOf is the row of a queue's letters, or of all; nil for a queue that
-// nothing is known of.
-func (d *drawer) orderOf(queue string) *order {
-	if queue == "" {
+// orderOf is the row of the letters of a queue, of a topic's subscribers, or,
+// with neither, of all; nil for what nothing is known of.
+func (d *drawer) orderOf(queue, topic string) *order {
+	switch {
+	case topic != "":
+		return d.topics[topic]
+	case queue == "":
 		return &d.all
 	}
 	q := d.ledger.Queue(queue)
@@ -181,7 +204,7 @@ func (d *drawer) letterAt(key ledger.Key) *letter {
 
 // heads looks letters up in order.
 func (d *drawer) heads(q headsRequest) headsReply {
-	row := d.orderOf(q.Queue)
+	row := d.orderOf(q.Queue, q.Topic)
 	if row == nil || row.total() == 0 {
 		return headsReply{}
 	}

@@ -31,6 +31,9 @@ type place struct {
 // list reads one page of letters over all ledgers, in order of their last
 // failure and id.
 func (s *Service) list(ctx context.Context, q protocol.DeadListRequest) (protocol.DeadPage, error) {
+	if q.Queue != "" && q.Topic != "" {
+		return protocol.DeadPage{}, protocol.Errorf(protocol.CodeInvalidArgs, "a queue and a topic: list the dead letters of one of them, or of all")
+	}
 	if q.Offset < 0 || q.Limit < 0 || q.Limit > maxLimit {
 		return protocol.DeadPage{}, protocol.Errorf(protocol.CodeInvalidArgs,
 			"offset %d, limit %d: an offset is at least 0, a limit at most %d", q.Offset, q.Limit, maxLimit)
@@ -49,11 +52,11 @@ func (s *Service) places(ctx context.Context, q protocol.DeadListRequest) ([]pla
 	from, pass := int64(math.MinInt64), q.Offset
 	if q.Offset > fewEnough {
 		var err error
-		if from, pass, err = s.search(ctx, q.Queue, q.Offset); err != nil {
+		if from, pass, err = s.search(ctx, q); err != nil {
 			return nil, 0, err
 		}
 	}
-	replies, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: q.Queue, From: from, Limit: pass + q.Limit})
+	replies, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: from, Limit: pass + q.Limit})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -76,8 +79,8 @@ func (s *Service) places(ctx context.Context, q protocol.DeadListRequest) ([]pla
 // search finds the latest time before which at most offset letters failed, and
 // how many are to be passed over from there on: a question of a few numbers to
 // each ledger, instead of a row as long as the offset.
-func (s *Service) search(ctx context.Context, queue string, offset int) (from int64, pass int, err error) {
-	all, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: queue, From: math.MinInt64})
+func (s *Service) search(ctx context.Context, q protocol.DeadListRequest) (from int64, pass int, err error) {
+	all, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: math.MinInt64})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -85,7 +88,7 @@ func (s *Service) search(ctx context.Context, queue string, offset int) (from in
 	before := 0
 	for low < high {
 		middle := low + (high-low+1)/2
-		replies, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: queue, From: middle})
+		replies, err := books.PutToAll(ctx, s.host, askHeads, headsRequest{Queue: q.Queue, Topic: q.Topic, From: middle})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -93,13 +96,13 @@ func (s *Service) search(ctx context.Context, queue string, offset int) (from in
 		for _, reply := range replies {
 			n += reply.Before
 		}
-		if n > offset {
+		if n > q.Offset {
 			high = middle - 1
 			continue
 		}
 		low, before = middle, n
 	}
-	return low, offset - before, nil
+	return low, q.Offset - before, nil
 }
 
 // bounds are the first and the last failure there is.

@@ -111,6 +111,7 @@ func describe(l *letter, m *ledger.Message, meta ledger.Meta) *protocol.DeadLett
 	}
 	// A queue that belongs to no execution has neither.
 	letter.Execution, letter.Route, _ = scope.ParseScoped(meta.Queue)
+	letter.Topic = scope.SubscribedTopic(meta.Queue)
 	return letter
 }
 

@@ -17,9 +17,10 @@ var (
 )
 
 // headsRequest asks for letters in order of their last failure and id, of one
-// queue or all, that failed at From or later.
+// queue, one topic or all, that failed at From or later.
 type headsRequest struct {
 	Queue string `json:"queue,omitempty"`
+	Topic string `json:"topic,omitempty"`
 	From  int64  `json:"from"`  // ns since the epoch
 	Limit int    `json:"limit"` // 0: only the numbers
 }

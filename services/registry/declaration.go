@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"strings"
 	"time"
 	"unicode"
@@ -21,8 +22,19 @@ const (
 	localUser   = "local"                           // of everybody, as nobody is authenticated
 )
 
-var defaultPolicy = protocol.Policy{
-	MaxRetries: protocol.DefaultMaxRetries, BackoffMs: protocol.DefaultBackoffMs, TimeoutMs: protocol.DefaultTimeoutMs,
+// defaultPolicy is that of a queue whose subscriptions ask for nothing else.
+func defaultPolicy(queue string) protocol.Policy {
+	p := protocol.Policy{
+		MaxRetries: protocol.DefaultMaxRetries, BackoffMs: protocol.DefaultBackoffMs, TimeoutMs: protocol.DefaultTimeoutMs,
+	}
+	switch n, _ := scope.SubscriberOf(queue); n.Kind {
+	case scope.KindObserver, scope.KindGroup:
+		p.TimeoutMs = protocol.DefaultObserverTimeoutMs
+	case scope.KindListener:
+		p.MaxRetries = 1
+	default:
+	}
+	return p
 }
 
 // declare checks a Hello and makes it the worker's record, every default
@@ -41,7 +53,7 @@ func declare(h *protocol.Hello, before *protocol.Worker, now time.Time) (protoco
 			earlier[sub.ID] = sub
 		}
 	}
-	refs := make(map[string]bool, len(h.Subscriptions))
+	refs, observers := make(map[string]bool, len(h.Subscriptions)), make(map[string]bool)
 	for i := range h.Subscriptions {
 		sub, err := subscribe(h.WorkerID, &h.Subscriptions[i])
 		if err != nil {
@@ -51,6 +63,10 @@ func declare(h *protocol.Hello, before *protocol.Worker, now time.Time) (protoco
 			return w, protocol.Errorf(protocol.CodeInvalidArgs, "two subscriptions have the ref %q: give each its own", sub.Ref)
 		}
 		refs[sub.Ref] = true
+		if isClaimed(&sub) && observers[sub.Queue] {
+			return w, protocol.Errorf(protocol.CodeInvalidArgs, "two subscriptions observe %s under the id %q: give each an id of its own, or both a group", sub.Topic, sub.ObserverID)
+		}
+		observers[sub.Queue] = true
 		sub.Since = now
 		if old, ok := earlier[sub.ID]; ok && old.Queue == sub.Queue && policyOf(&old) == policyOf(&sub) {
 			sub.Since = old.Since
@@ -94,31 +110,86 @@ func checkText(what, text string) error {
 
 // subscribe checks one subscription and fills in its defaults.
 func subscribe(worker string, spec *protocol.SubscriptionSpec) (protocol.Subscription, error) {
-	route, err := scope.Route(spec.Execution, spec.Route)
-	if err != nil {
-		return protocol.Subscription{}, err
-	}
 	id := subscriptionID(worker, spec.Ref)
 	sub := protocol.Subscription{
-		ID: id, Ref: spec.Ref, Worker: worker,
-		Queue: scope.ScopedName(spec.Execution, route), Execution: spec.Execution, Route: route,
+		ID: id, Ref: spec.Ref, Worker: worker, Kind: cmp.Or(spec.Kind, protocol.KindWork), Execution: spec.Execution,
 		Deliver:     protocol.DeliverSubject(localUser, id),
 		Concurrency: protocol.DefaultConcurrency,
-		MaxRetries:  cmp.Or(spec.MaxRetries, protocol.DefaultMaxRetries),
-		BackoffMs:   cmp.Or(spec.BackoffMs, protocol.DefaultBackoffMs),
-		TimeoutMs:   cmp.Or(spec.TimeoutMs, protocol.DefaultTimeoutMs),
 		Draining:    spec.Draining,
 	}
 	if spec.Concurrency != nil {
 		sub.Concurrency = *spec.Concurrency
 	}
-	name := cmp.Or(spec.Name, route)
-	sub.Name = scope.SubscriptionName(name, spec.Execution)
+	subscribe := subscribeQueue
+	if sub.Kind != protocol.KindWork {
+		subscribe = subscribeTopic
+	}
+	if err := subscribe(spec, &sub); err != nil {
+		return sub, err
+	}
+	policy := defaultPolicy(sub.Queue)
+	sub.MaxRetries = cmp.Or(spec.MaxRetries, policy.MaxRetries)
+	sub.BackoffMs = cmp.Or(spec.BackoffMs, policy.BackoffMs)
+	sub.TimeoutMs = cmp.Or(spec.TimeoutMs, policy.TimeoutMs)
+	name := cmp.Or(spec.Name, sub.Route, sub.Topic)
+	sub.Name = name
+	if sub.Execution != "" {
+		sub.Name = scope.SubscriptionName(name, sub.Execution)
+	}
 	if err := scope.CheckSubscription(name); err != nil {
 		return sub, err
 	}
-	err = checkNumbers(&sub)
+	err := checkNumbers(&sub)
 	return sub, err
+}
+
+func subscribeQueue(spec *protocol.SubscriptionSpec, sub *protocol.Subscription) (err error) {
+	if spec.Topic+spec.ObserverID+spec.Group != "" {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "a subscription to the route %q names a topic, an observer or a group: its kind is then %s or %s", spec.Route, protocol.KindListen, protocol.KindObserve)
+	}
+	if sub.Route, err = scope.Route(spec.Execution, spec.Route); err != nil {
+		return err
+	}
+	sub.Queue = scope.ScopedName(sub.Execution, sub.Route)
+	return nil
+}
+
+// subscribeTopic finds the queue of a subscription to a topic.
+func subscribeTopic(spec *protocol.SubscriptionSpec, sub *protocol.Subscription) (err error) {
+	if spec.Route != "" {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "a subscription of kind %s names the route %q: it has a topic instead", spec.Kind, spec.Route)
+	}
+	if spec.Execution != "" {
+		if err := scope.CheckExecution(spec.Execution); err != nil {
+			return err
+		}
+	}
+	if sub.Topic, err = scope.Topic(spec.Topic); err != nil {
+		return err
+	}
+	var name scope.Name
+	switch {
+	case sub.Kind == protocol.KindListen && (spec.ObserverID+spec.Group != "" || spec.MaxRetries > 1 || spec.BackoffMs != 0):
+		return protocol.Errorf(protocol.CodeInvalidArgs, "a listener of %s has one attempt, and neither id nor group: use the kind %s for more", sub.Topic, protocol.KindObserve)
+	case sub.Kind == protocol.KindListen:
+		name = scope.ListenerName(sub.Topic, sub.ID)
+	case sub.Kind != protocol.KindObserve:
+		return protocol.Errorf(protocol.CodeInvalidArgs, "a subscription of the kind %.64q: %s, %s and %s are kinds", spec.Kind, protocol.KindWork, protocol.KindListen, protocol.KindObserve)
+	case spec.Group != "":
+		sub.ObserverID, sub.Group = spec.ObserverID, spec.Group
+		name = scope.GroupName(sub.Topic, sub.Group)
+	default:
+		sub.ObserverID = cmp.Or(spec.ObserverID, observerID(sub.ID))
+		name = scope.ObserverName(sub.Topic, sub.ObserverID)
+	}
+	sub.Queue, err = scope.Ledger{}.Format(name)
+	return err
+}
+
+// observerID is that of an observer who names none.
+func observerID(subscription string) string {
+	sum := sha256.Sum256([]byte(subscription))
+	return hex.EncodeToString(sum[:16])
 }
 
 func checkNumbers(sub *protocol.Subscription) error {
@@ -127,6 +198,10 @@ func checkNumbers(sub *protocol.Subscription) error {
 	}
 	if err := checkText("ref", sub.Ref); err != nil {
 		return err
+	}
+	longest := maxMillis
+	if sub.Kind == protocol.KindObserve {
+		longest = protocol.MaxObserverTimeoutMs
 	}
 	for _, n := range []struct {
 		name       string
@@ -137,7 +212,7 @@ func checkNumbers(sub *protocol.Subscription) error {
 		{"concurrency", int64(sub.Concurrency), 0, protocol.MaxConcurrency, "0 pauses"},
 		{"max_retries", int64(sub.MaxRetries), 1, protocol.MaxMaxRetries, "it is the number of failed deliveries before the dead letter"},
 		{"backoff_ms", sub.BackoffMs, 1, maxMillis, "leave it out for the default"},
-		{"timeout_ms", sub.TimeoutMs, 1, maxMillis, "leave it out for the default"},
+		{"timeout_ms", sub.TimeoutMs, 1, longest, "leave it out for the default"},
 	} {
 		if n.value < n.low || n.value > n.high {
 			return protocol.Errorf(protocol.CodeInvalidArgs, "%s of a subscription of %s is %d: it has to be from %d to %d; %s",

@@ -10,19 +10,26 @@ import (
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
-// hello stores all that a worker wants. It is answered when the bucket has it.
+// hello stores all that a worker wants. It is answered when the bucket has it
+// and the routers do as it says about topics.
 // A declaration older than the stored one, late on its way, is CONFLICT.
 func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registered, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
 	doc := s.known.worker(h.WorkerID)
 	for {
-		next, err := s.declare(ctx, &h, doc)
+		next, refused, err := s.declare(ctx, &h, doc)
 		if err != nil {
 			return protocol.Registered{}, err
 		}
 		err = s.store.put(ctx, next)
 		if err == nil {
 			s.announce(next)
-			return registered(&next.Worker, s.o.keepalive(), s.known.differences(&next.Worker)), nil
+			err = s.confirm(ctx, doc, next)
+			s.releaseAll(ctx, doc, next)
+			r := registered(&next.Worker, s.o.keepalive(), s.known.differences(&next.Worker))
+			r.Refused = refused
+			return r, err
 		}
 		if !errors.Is(err, errMoved) {
 			return protocol.Registered{}, err
@@ -35,7 +42,7 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 
 // declare is the record a Hello makes of the one before, nil if there is none.
 // Its policies are kept first: once the record is stored it counts as told.
-func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *workerDoc) (*workerDoc, error) {
+func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *workerDoc) (*workerDoc, []protocol.RefusedSubscription, error) {
 	next := &workerDoc{}
 	var worker *protocol.Worker
 	var revision uint64
@@ -46,22 +53,27 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 		}
 	}
 	if worker != nil && worker.Revision > h.Revision {
-		return nil, protocol.Errorf(protocol.CodeConflict, "declaration %d of worker %s is older than the one that is known (%d): send the newest", h.Revision, h.WorkerID, worker.Revision)
+		return nil, nil, protocol.Errorf(protocol.CodeConflict, "declaration %d of worker %s is older than the one that is known (%d): send the newest", h.Revision, h.WorkerID, worker.Revision)
 	}
 	now := time.Now().UTC()
 	var err error
 	if next.Worker, err = declare(h, worker, now); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	next.KVRevision = revision
+	refused, err := s.claimAll(ctx, &next.Worker)
+	if err != nil {
+		return nil, nil, err
+	}
 	for i := range next.Subscriptions {
-		if sub := &next.Subscriptions[i]; sub.Since.Equal(now) {
+		// A listener's queue ends with it, and needs no policy then.
+		if sub := &next.Subscriptions[i]; sub.Since.Equal(now) && sub.Kind != protocol.KindListen {
 			if err := s.keepPolicy(ctx, sub); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
-	return next, nil
+	return next, refused, nil
 }
 
 // keepPolicy makes the policy of a queue's newest subscription the queue's.
@@ -81,7 +93,8 @@ func (s *Service) keepPolicy(ctx context.Context, sub *protocol.Subscription) er
 	}
 }
 
-// bye ends a worker's registration. That it is not known is no error.
+// bye ends a worker's registration. That it is not known is no error. Routers
+// that do not confirm it in time find out by themselves.
 func (s *Service) bye(ctx context.Context, b protocol.Bye) (protocol.Empty, error) {
 	if err := scope.CheckToken(b.WorkerID); err != nil {
 		return protocol.Empty{}, err
@@ -95,24 +108,39 @@ func (s *Service) bye(ctx context.Context, b protocol.Bye) (protocol.Empty, erro
 			s.alive.forget(b.WorkerID)
 			return protocol.Empty{}, nil
 		}
-		if err := s.gone(ctx, doc); !errors.Is(err, errMoved) {
+		end, err := s.gone(ctx, doc)
+		switch {
+		case errors.Is(err, errMoved):
+			continue
+		case err != nil:
 			return protocol.Empty{}, err
 		}
+		s.confirmEnd(ctx, doc, end)
+		return protocol.Empty{}, nil
+	}
+}
+
+func (s *Service) confirmEnd(ctx context.Context, doc, end *workerDoc) {
+	ctx, cancel := context.WithTimeout(ctx, byeTime)
+	defer cancel()
+	if err := s.confirm(ctx, doc, end); err != nil {
+		s.log.Debug("a worker's end is not confirmed yet", "worker", doc.ID, "error", err)
 	}
 }
 
 // gone ends a registration: the record says so first, with a revision that
 // orders it among the worker's other changes, and is then removed. It is
 // errMoved if the record is not doc any more.
-func (s *Service) gone(ctx context.Context, doc *workerDoc) error {
+func (s *Service) gone(ctx context.Context, doc *workerDoc) (*workerDoc, error) {
 	end := &workerDoc{Head: doc.Head, Worker: doc.Worker}
 	end.Gone, end.Subscriptions, end.Functions = true, nil, nil
 	if err := s.store.put(ctx, end); err != nil {
-		return err
+		return nil, err
 	}
 	s.announce(end)
 	s.clearAway(ctx, end)
-	return nil
+	s.releaseAll(ctx, doc, end)
+	return end, nil
 }
 
 // clearAway removes a record that says Gone. If that fails, the next reading

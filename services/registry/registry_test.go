@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -644,4 +645,212 @@ func TestStartAndStopAgainAndAgain(t *testing.T) {
 	if err := r.Start(ctx); protocol.CodeOf(err) != protocol.CodeUnavailable {
 		t.Errorf("without NATS: %v, want UNAVAILABLE", err)
 	}
+}
+
+// lane stands in for the router that owns every lane: it confirms what it is
+// told, unless it is away.
+type lane struct {
+	nc *nats.Conn
+
+	mu   sync.Mutex
+	away bool
+	told []protocol.Worker
+}
+
+const lanes = 2
+
+func mustLanes(t *testing.T, s *natsserver.Server) *lane {
+	t.Helper()
+	l := &lane{nc: mustConnect(t, s)}
+	js, err := jetstream.New(l.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.CreateStream(guard(t), jetstream.StreamConfig{
+		Name: "WAYBILL_ROUTER", Subjects: []string{"wb.log.router.*"},
+		Metadata: map[string]string{"waybill.ledgers": strconv.Itoa(lanes), "waybill.hash": "xxh64"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.nc.Subscribe(protocol.SubjectLane+"*.follow", l.follow); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.nc.FlushWithContext(guard(t)); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *lane) follow(m *nats.Msg) {
+	var changed protocol.WorkerChanged
+	if json.Unmarshal(m.Data, &changed) != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away {
+		m.Respond(protocol.MarshalErrorBody(protocol.Errorf(protocol.CodeUnavailable, "moving")))
+		return
+	}
+	l.told = append(l.told, changed.Worker)
+	m.Respond([]byte("{}"))
+}
+
+func (l *lane) goes(away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = away
+}
+
+// last is the last record it was told.
+func (l *lane) last() (w protocol.Worker, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n = len(l.told); n > 0 {
+		w = l.told[n-1]
+	}
+	return w, n
+}
+
+func observing(worker, topic, id string) protocol.Hello {
+	return protocol.Hello{
+		WorkerID: worker, Name: "host/" + worker, Revision: 1,
+		Subscriptions: []protocol.SubscriptionSpec{{Ref: "r", Kind: protocol.KindObserve, Topic: topic, ObserverID: id}},
+	}
+}
+
+func TestSubscriptionsToTopics(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	mustLanes(t, server)
+	nc := mustConnect(t, server)
+	h := observing("w1", "/topic/news", "")
+	h.Subscriptions = append(h.Subscriptions,
+		protocol.SubscriptionSpec{Ref: "g", Kind: protocol.KindObserve, Topic: "news", Group: "mail", Execution: execution, Name: "mailer", MaxRetries: 5},
+		protocol.SubscriptionSpec{Ref: "l", Kind: protocol.KindListen, Topic: "news"})
+	got := hello(t, nc, h)
+	subs := workers(t, nc)[0].Subscriptions
+	observer, group, listener := subs[0], subs[1], subs[2]
+	if observer.Queue != "news::observer:"+observer.ObserverID || len(observer.ObserverID) != 32 || observer.Topic != "news" ||
+		observer.MaxRetries != 3 || observer.BackoffMs != 1000 || observer.TimeoutMs != 30000 || observer.Concurrency != 10 || observer.Name != "news" {
+		t.Errorf("observer: %+v", observer)
+	}
+	if group.Queue != "news::@mail" || group.Name != "mailer:019ce6d0" || group.MaxRetries != 5 {
+		t.Errorf("group: %+v", group)
+	}
+	if listener.Queue != "news::listen:"+listener.ID || listener.MaxRetries != 1 {
+		t.Errorf("listener: %+v", listener)
+	}
+	if got.Subscriptions[1].Queue != group.Queue {
+		t.Errorf("registered: %+v", got)
+	}
+	policy := request[protocol.Policy](t, nc, protocol.SubjectPolicy, protocol.PolicyRequest{Queue: group.Queue})
+	other := request[protocol.Policy](t, nc, protocol.SubjectPolicy, protocol.PolicyRequest{Queue: "news::@other"})
+	if policy.MaxRetries != 5 || other.MaxRetries != 3 || other.TimeoutMs != 30000 {
+		t.Errorf("policies: %+v, %+v", policy, other)
+	}
+	h.Revision = 2 // over a reconnect
+	hello(t, nc, h)
+	if again := workers(t, nc)[0].Subscriptions[0]; again.ObserverID != observer.ObserverID {
+		t.Errorf("the id has changed: %+v", again)
+	}
+	h.Revision, h.Subscriptions[1].Ref, h.Subscriptions[1].Group, h.Subscriptions[1].ObserverID = 3, "x", "", observer.ObserverID
+	if _, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, h); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
+		t.Errorf("one worker observes twice under one id: %v", err)
+	}
+}
+
+// A hello is answered when the owners of its topics' lanes have confirmed it,
+// and so is its end.
+func TestSubscriptionsAreConfirmedByTheLane(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	lane := mustLanes(t, server)
+	nc := mustConnect(t, server)
+	lane.goes(true)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, observing("w1", "news", "a"))
+		answered <- err
+	}()
+	eventually(t, "the record is stored", func() bool { return len(workers(t, nc)) == 1 })
+	select {
+	case err := <-answered:
+		t.Fatalf("answered before the lane has confirmed: %v", err)
+	default:
+	}
+	lane.goes(false)
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	if w, _ := lane.last(); w.ID != "w1" || len(w.Subscriptions) != 1 || w.KVRevision == 0 {
+		t.Errorf("the lane was told %+v", w)
+	}
+	hello(t, nc, one("w2", execution, "a"))
+	if _, n := lane.last(); n != 1 {
+		t.Error("a lane was asked about a worker without topics")
+	}
+	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w1"})
+	if w, n := lane.last(); n != 2 || !w.Gone {
+		t.Errorf("after the end: %+v", w)
+	}
+}
+
+func TestAnObserverIDBelongsToOneWorker(t *testing.T) {
+	server := mustServer(t)
+	for _, name := range []string{"a", "b"} {
+		mustStart(t, server, registry.Options{Instance: name})
+	}
+	mustLanes(t, server)
+	nc, dying := mustConnect(t, server), mustConnect(t, server)
+	if _, err := dying.Subscribe(protocol.WorkerSubject("w0", protocol.VerbProbe), func(m *nats.Msg) { m.Respond(nil) }); err != nil {
+		t.Fatal(err)
+	}
+	hello(t, dying, observing("w0", "news", "a"))
+
+	// Any number at once, through either registry: one has a fresh id.
+	const n = 8
+	var asking sync.WaitGroup
+	took := make([]bool, n)
+	for i := range n {
+		asking.Go(func() {
+			r := hello(t, nc, observing("w"+strconv.Itoa(i+1), "news", "fresh"))
+			took[i] = len(r.Subscriptions) == 1
+			if !took[i] && (len(r.Refused) != 1 || r.Refused[0].Error.Code != protocol.CodeObserverIDConflict) {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	asking.Wait()
+	if i := slices.Index(took, true); i < 0 || slices.Contains(took[i+1:], true) {
+		t.Errorf("who has the id: %v", took)
+	}
+
+	other, same := observing("w20", "news", "a"), observing("w21", "news", "a")
+	same.Name = "host/w0"
+	for _, h := range []protocol.Hello{other, same} {
+		if r := hello(t, nc, h); len(r.Refused) != 1 || !strings.Contains(r.Refused[0].Error.Message, "host/w0") {
+			t.Errorf("while it lives: %+v", r)
+		}
+	}
+	dying.Close() // as a kill does
+	same.Revision, other.Revision = 2, 2
+	eventually(t, "the server to notice", func() bool { return !responds(nc, "w0") })
+	if r := hello(t, nc, other); len(r.Refused) != 1 {
+		t.Errorf("another program has what was left a moment ago: %+v", r)
+	}
+	if r := hello(t, nc, same); len(r.Subscriptions) != 1 {
+		t.Errorf("the same program, started again: %+v", r)
+	}
+	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w21"})
+	other.Revision = 3
+	if r := hello(t, nc, other); len(r.Subscriptions) != 1 {
+		t.Errorf("after a goodbye: %+v", r)
+	}
+}
+
+func responds(nc *nats.Conn, worker string) bool {
+	_, err := nc.Request(protocol.WorkerSubject(worker, protocol.VerbProbe), nil, 100*time.Millisecond)
+	return !errors.Is(err, nats.ErrNoResponders)
 }

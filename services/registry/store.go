@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,6 +22,11 @@ const Bucket = "WAYBILL_REGISTRY"
 const (
 	workerKey = "worker." // followed by the worker's id
 	policyKey = "policy." // followed by <execution>.<route>
+
+	// Followed by the name of a topic's queue in base64, as a key may not have
+	// all its characters.
+	topicPolicyKey = "policy-topic."
+	claimKey       = "observer."
 )
 
 // errMoved: another registry, or another request, changed the record first.
@@ -132,7 +138,7 @@ func (s *store) policy(ctx context.Context, queue string) (d policyDoc, revision
 	}
 	entry, err := s.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return policyDoc{Policy: defaultPolicy}, 0, nil
+		return policyDoc{Policy: defaultPolicy(queue)}, 0, nil
 	}
 	if err != nil {
 		return d, 0, unavailable(err)
@@ -153,9 +159,9 @@ func (s *store) putPolicy(ctx context.Context, queue string, d policyDoc, revisi
 		return err
 	}
 	switch {
-	case d.Policy == defaultPolicy && revision == 0:
+	case d.Policy == defaultPolicy(queue) && revision == 0:
 		return nil
-	case d.Policy == defaultPolicy:
+	case d.Policy == defaultPolicy(queue):
 		err = s.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+Bucket+"."+key), jetstream.WithPurgeSequence(revision+1))
 	case revision == 0:
 		_, err = s.kv.Create(ctx, key, data)
@@ -169,8 +175,44 @@ func (s *store) putPolicy(ctx context.Context, queue string, d policyDoc, revisi
 }
 
 func keyOfPolicy(queue string) (string, error) {
+	if scope.SubscribedTopic(queue) != "" {
+		return topicPolicyKey + encoded(queue), nil
+	}
 	execution, route, err := scope.ParseScoped(queue)
 	return policyKey + execution + "." + route, err
+}
+
+func encoded(queue string) string { return base64.RawURLEncoding.EncodeToString([]byte(queue)) }
+
+// claim reads who observes under an id; nobody ever did if revision is 0.
+func (s *store) claim(ctx context.Context, queue string) (d claimDoc, revision uint64, err error) {
+	entry, err := s.kv.Get(ctx, claimKey+encoded(queue))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return d, 0, nil
+	}
+	if err != nil {
+		return d, 0, unavailable(err)
+	}
+	err = document.Unmarshal(entry.Value(), &d)
+	return d, entry.Revision(), err
+}
+
+// putClaim writes a claim over the revision it was read at. It is errMoved if
+// that has changed.
+func (s *store) putClaim(ctx context.Context, queue string, d *claimDoc, revision uint64) error {
+	data, err := document.Marshal(d)
+	if err != nil {
+		return err
+	}
+	if revision == 0 {
+		_, err = s.kv.Create(ctx, claimKey+encoded(queue), data)
+	} else {
+		_, err = s.kv.Update(ctx, claimKey+encoded(queue), data, revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return errMoved
+	}
+	return unavailable(err)
 }
 
 // unavailable codes an error of the bucket; nil for nil.

@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // What is done with messages before their time.
@@ -64,7 +65,7 @@ func (s *shelf) discard(e *ledger.Entry, tag any) bool {
 func (s *shelf) takeOff(step books.Step) (taken []*ledger.Entry, more bool) {
 	limit := min(max(step.Limit, 1), stepSize)
 	take := func(e *ledger.Entry) bool {
-		if e.Key > step.Until || step.ID != uuid.Nil && e.ID != step.ID || !within(e.Queue.Name, step.Queue, step.Execution) {
+		if e.Key > step.Until || step.ID != uuid.Nil && e.ID != step.ID || !within(e.Queue.Name, step.Queue, step.Topic, step.Execution) {
 			return false
 		}
 		if len(taken) == limit {
@@ -83,14 +84,14 @@ func (s *shelf) takeOff(step books.Step) (taken []*ledger.Entry, more bool) {
 }
 
 // within says whether a queue is one of those asked for: all, if neither a
-// queue nor an execution is named.
-func within(name, queue, execution string) bool {
-	return (queue == "" || name == queue) && books.InExecution(name, execution)
+// queue, a topic nor an execution is named.
+func within(name, queue, topic, execution string) bool {
+	return (queue == "" || name == queue) && (topic == "" || scope.SubscribedTopic(name) == topic) && books.InExecution(name, execution)
 }
 
 // act releases or cancels for a caller, in every ledger.
 func (s *Service) act(ctx context.Context, what string, q protocol.WaitingActRequest) (protocol.WaitingActReply, error) {
-	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, Execution: q.Execution, All: q.All}
+	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, Execution: q.Execution, All: q.All}
 	first, known, err := target.Step(what, stepSize)
 	if err != nil || !known {
 		return protocol.WaitingActReply{}, err

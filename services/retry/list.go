@@ -61,6 +61,7 @@ func parseMark(s string) (m mark, err error) {
 // listRequest asks the owner of one ledger for the first that wait after a mark.
 type listRequest struct {
 	Queue     string `json:"queue,omitempty"`
+	Topic     string `json:"topic,omitempty"`
 	Execution string `json:"execution,omitempty"`
 	After     mark   `json:"after"`
 	Limit     int    `json:"limit"`
@@ -92,7 +93,7 @@ func (s *shelf) list(q listRequest, answer func(listReply)) {
 	reply := listReply{Messages: []waitingHere{}}
 	first := make([]*ledger.Entry, 0, max(q.Limit, 0)+1)
 	look := func(e *ledger.Entry) {
-		if !within(e.Queue.Name, q.Queue, q.Execution) {
+		if !within(e.Queue.Name, q.Queue, q.Topic, q.Execution) {
 			return
 		}
 		reply.Total++
@@ -201,6 +202,7 @@ func describe(e *ledger.Entry, m *ledger.Message, meta ledger.Meta, err error) p
 		Error: meta.Error, Source: meta.Source,
 	}
 	w.Execution, w.Route, _ = scope.ParseScoped(w.Queue)
+	w.Topic = scope.SubscribedTopic(w.Queue)
 	if e.FirstFailure == 0 {
 		w.Why = protocol.WaitsForSchedule
 	}
@@ -226,7 +228,7 @@ func (s *Service) list(ctx context.Context, q protocol.WaitingListRequest) (prot
 		return page, err
 	}
 	limit := cmp.Or(q.Limit, defaultLimit)
-	rows, err := books.PutToAll(ctx, s.host, askList, listRequest{Queue: q.Queue, Execution: q.Execution, After: after, Limit: limit})
+	rows, err := books.PutToAll(ctx, s.host, askList, listRequest{Queue: q.Queue, Topic: q.Topic, Execution: q.Execution, After: after, Limit: limit})
 	if err != nil {
 		return page, err
 	}

@@ -42,6 +42,7 @@ const (
 	paused                      // waits in lane.pauses until it is due
 	settled                     // its settlement is on its way to the log
 	unreadable                  // its body is damaged; stays where it is
+	straying                    // waits in lane.strays to be given up
 )
 
 // deadlines are the deliveries that have the same time limit, in the order

@@ -27,6 +27,7 @@ type directory struct {
 	workers map[string]*registration
 	lanes   map[*slot]bool // attached
 	applied uint64         // counts changes, so that a read knows what is newer than it
+	read    int64          // when the last reading of everything began (Service.clock); 0: there was none
 }
 
 // registration is a worker as the registry last described it.
@@ -79,6 +80,7 @@ func (d *directory) refreshSoon() {
 // refresh reads every worker. Who is missing has left, unless something newer
 // was heard of it meanwhile.
 func (d *directory) refresh(ctx context.Context) error {
+	now := d.s.clock(time.Now())
 	d.mu.Lock()
 	began := d.applied
 	d.mu.Unlock()
@@ -97,6 +99,9 @@ func (d *directory) refresh(ctx context.Context) error {
 		more = page.More && len(page.Workers) > 0
 	}
 	d.removeOthers(there, began)
+	d.mu.Lock()
+	d.read = now
+	d.mu.Unlock()
 	if !d.known.Swap(true) {
 		d.wakeLanes()
 	}
@@ -143,10 +148,33 @@ func (d *directory) changed(m *nats.Msg) {
 	d.apply(e.Worker)
 }
 
+// readSince says whether everything has been read since then.
+func (d *directory) readSince(then int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.read > then
+}
+
+// confirm takes a record and has the lane do f once it has taken it over;
+// false if the lane is not told what the directory knows (any more, or yet).
+func (d *directory) confirm(at *slot, w protocol.Worker, f func(l *lane)) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.lanes[at] {
+		return false
+	}
+	d.applyNewer(w)
+	return at.send(call(f))
+}
+
 // apply takes a record, unless a newer one is known.
 func (d *directory) apply(w protocol.Worker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.applyNewer(w)
+}
+
+func (d *directory) applyNewer(w protocol.Worker) {
 	if r := d.workers[w.ID]; r != nil && (w.KVRevision < r.record.KVRevision || w.KVRevision == r.record.KVRevision && !w.Gone) {
 		r.applied = d.tick(r.applied, w.KVRevision == r.record.KVRevision)
 		return
@@ -260,6 +288,7 @@ func (l *lane) follow(w *worker, since time.Time, subs []protocol.Subscription) 
 		}
 		now[sub.ID] = c
 		c.q.attach(c)
+		l.attended(c.q)
 		c.q.store.Window(c.q.name, c.q.window())
 		l.wake(c.q)
 	}
@@ -267,6 +296,7 @@ func (l *lane) follow(w *worker, since time.Time, subs []protocol.Subscription) 
 		if now[id] != c {
 			c.q.detach(c)
 			c.q.store.Window(c.q.name, c.q.window())
+			l.unattended(c.q)
 		}
 	}
 	if len(now) == 0 {

@@ -36,6 +36,9 @@ type lane struct {
 	deadlines map[int64]*deadlines
 	// handedBack counts how often deliveries came back cancelled.
 	handedBack map[ledger.Key]uint16
+	topics     map[string]*topic
+	bindings   bindings
+	strays     []*broker.Entry // of listeners that are gone, to be given up
 	counted    []*queue
 
 	roundFirst, roundLast *queue // queues that may have something to dispatch
@@ -81,6 +84,7 @@ func newLane(s *Service, at *slot) *lane {
 		consumers:  make(map[*worker]map[string]*consumer),
 		deadlines:  make(map[int64]*deadlines),
 		handedBack: make(map[ledger.Key]uint16),
+		topics:     make(map[string]*topic),
 		pauses:     entryHeap{byDue: true},
 		out:        outgoing{header: make(nats.Header, 16)},
 	}
@@ -92,6 +96,7 @@ func (l *lane) Opened(led *ledger.Ledger) {
 	l.seal = newSeal(led.Secret())
 	l.epoch = strconv.FormatUint(led.Epoch(), 10)
 	l.setTime(time.Now())
+	l.openBindings()
 	for e := range led.Entries() {
 		l.replayed(e)
 	}
@@ -106,6 +111,8 @@ func (l *lane) replayed(e *broker.Entry) {
 	switch {
 	case e.Decided:
 		q.moving++
+	case q.over():
+		l.stray(e, q)
 	case e.Due > l.wall:
 		l.later(e)
 	default:
@@ -125,6 +132,10 @@ func (l *lane) Handle(events []event) {
 // Committed passes the ledger's report to the store, which tells the lane in
 // the terms all brokers share.
 func (l *lane) Committed(c *ledger.Commit) {
+	if _, ok := c.Tag.(bound); ok {
+		l.bindings.noted(l)
+		return
+	}
 	if !l.closed.Committed(c.Tag) {
 		l.store.Committed(c)
 	}
@@ -147,6 +158,8 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.schedule.tick(l)
 	l.tombEnd = l.closed.Tick(now)
 	l.takeover.tick(l)
+	l.bindings.tick(l)
+	l.strayAgain()
 	l.audits.tick(l)
 	l.verdicts.tick(l)
 	more := l.dispatch()
@@ -180,7 +193,7 @@ func (l *lane) nextTick() int64 {
 	if l.stalledUntil > l.now {
 		next = min(next, l.stalledUntil)
 	}
-	next = min(next, l.closedNext(), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
+	next = min(next, l.closedNext(), l.bindings.next(l), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
 	return max(0, next-l.now)
 }
 
@@ -192,6 +205,7 @@ func (l *lane) Closed(_ error, tags []any) {
 			l.s.refuse(p.reply, errMoving)
 		}
 	}
+	l.bindings.closed(l)
 	for _, d := range l.deadlines {
 		for x := d.first; x != nil; x = x.next {
 			if x.c != nil {
@@ -271,11 +285,14 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 // Arrived makes a new entry deliverable.
 func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 	q := l.queueOf(e)
-	if l.closed.Arrived(q.name) {
+	switch {
+	case l.closed.Arrived(q.name):
 		l.drop(e)
 		return
-	}
-	if e.Due > l.wall {
+	case q.over():
+		l.stray(e, q)
+		return
+	case e.Due > l.wall:
 		l.later(e)
 		return
 	}
@@ -287,11 +304,14 @@ func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 func (l *lane) Returned(e *broker.Entry) {
 	q := l.queueOf(e)
 	l.free(e)
-	if l.closed.Purged(q.name) {
+	switch {
+	case l.closed.Purged(q.name):
 		l.drop(e)
 		return
-	}
-	if e.Due > l.wall {
+	case q.over():
+		l.stray(e, q)
+		return
+	case e.Due > l.wall:
 		l.pause(e)
 		return
 	}

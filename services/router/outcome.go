@@ -201,7 +201,7 @@ func (l *lane) unplace(e *broker.Entry) {
 		case reading:
 			l.ahead -= int(e.Size)
 			q.ready.remove(e)
-		case settled, unreadable:
+		case settled, unreadable, straying:
 		}
 	case *broker.Message:
 		l.used(q, e)

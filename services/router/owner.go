@@ -14,12 +14,9 @@ import (
 // for the owner beside it, and refuses what comes while there is none.
 
 const (
-	askOwner   = "owner" // no detail
+	askOwner   = "owner" // the verb, and the kind of answer; no detail
 	ownerEvery = 250 * time.Millisecond
 )
-
-// ownerSubject is where a lane's owner says that it is there.
-func (at *slot) ownerSubject() string { return protocol.SubjectLane + at.name + ".owner" }
 
 // lookForOwners asks for the owners of lanes that publishes were passed on to,
 // and of those without one until they have one again.
@@ -41,7 +38,7 @@ func (s *Service) lookForOwners(ctx context.Context) {
 }
 
 func (s *Service) askForOwner(at *slot) {
-	if err := s.bulk.PublishRequest(at.ownerSubject(), s.inbox+"."+askOwner+"."+at.name, nil); err != nil {
+	if err := s.bulk.PublishRequest(at.subject(askOwner), s.inbox+"."+askOwner+"."+at.name, nil); err != nil {
 		s.log.Debug("a lane's owner could not be asked for", "lane", at.name, "error", err)
 	}
 }

@@ -25,13 +25,13 @@ var (
 	errMoving   = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane is moving to another router: publish again")
 	errOverload = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane has %d MiB to write already: publish again a little later", maxBacklog>>20)
 	errDraining = protocol.Errorf(protocol.CodeUnavailable, "this router is shutting down: publish again")
-	errTopics   = protocol.Errorf(protocol.CodeUnsupported, "this router does not serve topics: publish to a queue, %s<execution>.<route>", protocol.SubjectPublishQueue)
 )
 
 // publication is a publish on its way into the log.
 type publication struct {
 	message ledger.Message
 	route   *route
+	to      []*queue // of a topic, once it is staged
 	dedup   string
 	due     int64 // ns since the epoch; 0: at once
 	reply   string
@@ -40,7 +40,8 @@ type publication struct {
 
 // route is where a publish subject leads.
 type route struct {
-	queue string
+	queue string // or
+	topic string
 	slot  *slot
 	err   error // of a subject that leads nowhere
 
@@ -50,17 +51,23 @@ type route struct {
 // ingress checks publishes as they arrive on one subscription; what it
 // remembers is that subscription's alone.
 type ingress struct {
-	s      *Service
-	prefix string
-	routes map[string]*route // by what follows prefix
-	passOn bool              // to the lane's owner, if that is another router
+	s       *Service
+	prefix  string
+	verb    string // that a lane's owner takes them by
+	resolve func(rest string) *route
+	routes  map[string]*route // by what follows prefix
+	passOn  bool              // to the lane's owner, if that is another router
 }
 
 // maxRoutes bounds what an ingress remembers.
 const maxRoutes = 1 << 16
 
-func (s *Service) newIngress(prefix string, passOn bool) *ingress {
-	return &ingress{s: s, prefix: prefix, passOn: passOn, routes: make(map[string]*route)}
+func (s *Service) queueIngress(prefix string, passOn bool) *ingress {
+	return &ingress{s: s, prefix: prefix, verb: verbQueue, resolve: s.resolveQueue, passOn: passOn, routes: make(map[string]*route)}
+}
+
+func (s *Service) topicIngress(prefix string, passOn bool) *ingress {
+	return &ingress{s: s, prefix: prefix, verb: verbTopic, resolve: s.resolveTopic, passOn: passOn, routes: make(map[string]*route)}
 }
 
 // publish takes one publish: it refuses it, passes it on, or gives it to its
@@ -108,19 +115,20 @@ func (o *openLane) take(p *publication) error {
 func (in *ingress) route(rest string) *route {
 	r := in.routes[rest]
 	if r == nil {
-		r = in.s.resolve(rest)
+		rest = strings.Clone(rest) // what it leads to outlives the message
+		r = in.resolve(rest)
 		if len(in.routes) >= maxRoutes {
 			clear(in.routes)
 		}
 		if r.err == nil {
-			in.routes[strings.Clone(rest)] = r
+			in.routes[rest] = r
 		}
 	}
 	return r
 }
 
-// resolve checks the names in what follows SubjectPublishQueue.
-func (s *Service) resolve(rest string) *route {
+// resolveQueue checks the names in what follows SubjectPublishQueue.
+func (s *Service) resolveQueue(rest string) *route {
 	execution, name, found := strings.Cut(rest, ".")
 	if !found {
 		return &route{err: protocol.Errorf(protocol.CodeInvalidName, "the subject names no route: publish to %s<execution>.<route>", protocol.SubjectPublishQueue)}
@@ -144,7 +152,7 @@ func (in *ingress) pass(at *slot, m *nats.Msg) error {
 	}
 	at.passed.Store(true)
 	forward := nats.Msg{
-		Subject: at.publishSubject() + m.Subject[len(in.prefix):],
+		Subject: at.subject(in.verb) + "." + m.Subject[len(in.prefix):],
 		Reply:   m.Reply, Header: m.Header, Data: m.Data,
 	}
 	if err := in.s.bulk.PublishMsg(&forward); err != nil {
@@ -219,6 +227,9 @@ func (l *lane) stage(p *publication) error {
 	if l.draining {
 		return errDraining
 	}
+	if p.route.topic != "" {
+		return l.stageTopic(p)
+	}
 	if err := l.closed.Refuses(p.route.queue); err != nil {
 		return err
 	}
@@ -250,17 +261,26 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 	if !ok {
 		return
 	}
+	if p.route.topic != "" {
+		l.storedTopic(p, r)
+		return
+	}
 	q := l.queueAt(p.route)
 	l.staging(q, -1, -p.size)
 	if r.Duplicate {
 		l.count(q, ledger.Deduplicated)
 	}
+	l.acknowledge(p, r, len(q.consumers))
+}
+
+// acknowledge answers a publish.
+func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
 	if p.reply == "" {
 		return
 	}
-	l.answer = l.s.appendAck(l.answer[:0], r, len(q.consumers))
+	l.answer = l.s.appendAck(l.answer[:0], r, listeners)
 	if err := l.s.bulk.Publish(p.reply, l.answer); err != nil {
-		l.s.log.Debug("a publish could not be answered", "queue", q.name, "error", err)
+		l.s.log.Debug("a publish could not be answered", "error", err)
 	}
 }
 
@@ -278,9 +298,6 @@ func (s *Service) appendAck(b []byte, r broker.Receipt, listeners int) []byte {
 	b = strconv.AppendInt(b, int64(listeners), 10)
 	return append(b, '}')
 }
-
-// publishTopic answers what is published to a topic.
-func (s *Service) publishTopic(m *nats.Msg) { s.refuse(m.Reply, errTopics) }
 
 // refuse answers a publish with an error; nothing of it is stored.
 func (s *Service) refuse(reply string, err error) {

@@ -3,6 +3,7 @@ package router
 import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -33,6 +34,12 @@ type queue struct {
 
 	counts *counts // of this turn, if there are any
 
+	// Of a queue that receives a topic:
+	topic   string
+	kind    scope.Kind
+	bound   *binding // nil: it does not receive it
+	leaving bool     // to be forgotten
+
 	listed      bool // in the lane's round
 	nextInRound *queue
 }
@@ -42,9 +49,13 @@ type queue struct {
 const maxJudging = 1024
 
 func newQueue(name string, l *lane) *queue {
-	return &queue{name: name, lane: l, store: l.store, policy: policy{
+	q := &queue{name: name, lane: l, store: l.store, policy: policy{
 		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,
 	}}
+	if n, ok := scope.SubscriberOf(name); ok {
+		q.topic, q.kind = n.Topic, n.Kind
+	}
+	return q
 }
 
 // pick is the consumer whose turn it is, nil if none has room.
@@ -118,6 +129,9 @@ func (q *queue) live() (messages, bytes int64) {
 func (q *queue) info() protocol.QueueInfo {
 	i := protocol.QueueInfo{
 		Queue: q.name, InFlight: int64(q.inflight), Moving: q.moving, Consumers: len(q.consumers),
+	}
+	if q.bound != nil {
+		i.DetachedAt = q.bound.DetachedAt
 	}
 	if q.ledger != nil {
 		i.Ready = max(0, q.ledger.Live-q.moving-i.InFlight)

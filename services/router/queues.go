@@ -30,6 +30,7 @@ func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protoco
 	for i := range page.Queues {
 		q := &page.Queues[i]
 		q.Execution, q.Route, _ = scope.ParseScoped(q.Queue)
+		q.Topic = scope.SubscribedTopic(q.Queue)
 	}
 	return page, nil
 }
@@ -41,7 +42,7 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		if at := l.ledger.Queue(r.Queue); at != nil {
 			return []protocol.QueueInfo{describe(at)}
 		}
-		if q := l.queues[r.Queue]; q != nil && len(q.consumers) > 0 {
+		if q := l.queues[r.Queue]; q != nil && (len(q.consumers) > 0 || q.bound != nil) {
 			return []protocol.QueueInfo{q.info()}
 		}
 		return nil
@@ -58,7 +59,7 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		}
 	}
 	for name, q := range l.queues {
-		if q.ledger == nil && len(q.consumers) > 0 && wanted(name) {
+		if q.ledger == nil && (len(q.consumers) > 0 || q.bound != nil) && wanted(name) {
 			infos = append(infos, q.info())
 		}
 	}
@@ -153,6 +154,11 @@ func (l *lane) total() totals {
 		t.queues++
 		if q, ok := at.Slot.(*queue); ok {
 			t.moving += q.moving
+		}
+	}
+	if none := l.ledger.Queue(""); none != nil { // what forgotten queues have counted
+		for c, n := range none.Counters {
+			t.counters[c] += n
 		}
 	}
 	return t

@@ -21,6 +21,13 @@ type Limits struct {
 
 // admits refuses a publish past a limit with QUOTA_EXCEEDED.
 func (l *lane) admits(q *queue, size int64) error {
+	if err := l.queueAdmits(q, size); err != nil {
+		return err
+	}
+	return l.meshAdmits(1, size)
+}
+
+func (l *lane) queueAdmits(q *queue, size int64) error {
 	lim := l.s.o.Limits
 	messages, bytes := q.live()
 	if lim.QueueMessages > 0 && messages >= lim.QueueMessages {
@@ -29,11 +36,17 @@ func (l *lane) admits(q *queue, size int64) error {
 	if lim.QueueBytes > 0 && bytes+size > lim.QueueBytes {
 		return protocol.Errorf(protocol.CodeQuotaExceeded, "the queue %s holds %d bytes of %d: start a worker for it, or raise limits.queue_bytes", q.name, bytes, lim.QueueBytes)
 	}
+	return nil
+}
+
+// meshAdmits refuses n messages that have one body.
+func (l *lane) meshAdmits(n, size int64) error {
+	lim := l.s.o.Limits
 	if lim.TotalMessages == 0 && lim.TotalBytes == 0 {
 		return nil
 	}
-	messages, bytes = l.s.load()
-	if lim.TotalMessages > 0 && messages >= lim.TotalMessages {
+	messages, bytes := l.s.load()
+	if lim.TotalMessages > 0 && messages+n > lim.TotalMessages {
 		return protocol.Errorf(protocol.CodeQuotaExceeded, "the mesh holds %d messages, its limit: look at `waybill queue ls`, or raise limits.total_messages", messages)
 	}
 	if lim.TotalBytes > 0 && bytes+size > lim.TotalBytes {

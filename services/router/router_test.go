@@ -376,15 +376,6 @@ func (f *fixture) lanes(instance string) int {
 	return int(all[i].Gauges["lanes"])
 }
 
-func TestTopicsAreRefusedClearly(t *testing.T) {
-	f := newFixture(t)
-	f.router("a", nil)
-	_, err := mesh.Request[protocol.PublishAck](f.guarded(), f.nc, protocol.PublishTopicSubject("news"), "x")
-	if protocol.CodeOf(err) != protocol.CodeUnsupported {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestBacklogIsReadAhead(t *testing.T) {
 	f := newFixture(t)
 	s := f.router("a", nil)

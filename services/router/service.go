@@ -289,14 +289,17 @@ func (s *Service) report(ctx context.Context) {
 // serve takes publishes and questions; when it returns NATS knows.
 func (s *Service) serve(ctx context.Context) error {
 	queues, err := s.mesh.Raw("publish-queue", protocol.SubjectPublishQueue+">", mesh.QueueGroup,
-		s.newIngress(protocol.SubjectPublishQueue, true).publish)
+		s.queueIngress(protocol.SubjectPublishQueue, true).publish)
 	if err != nil {
 		return err
 	}
 	s.lifecycle.Add("publishes", queues.Drain) // another router takes them from then on
-	if _, err := s.mesh.Raw("publish-topic", protocol.SubjectPublishTopic+">", mesh.QueueGroup, s.publishTopic); err != nil {
+	topics, err := s.mesh.Raw("publish-topic", protocol.SubjectPublishTopic+">", mesh.QueueGroup,
+		s.topicIngress(protocol.SubjectPublishTopic, true).publish)
+	if err != nil {
 		return err
 	}
+	s.lifecycle.Add("publishes to topics", topics.Drain)
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {
 		return err
 	}

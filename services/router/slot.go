@@ -33,9 +33,15 @@ type openLane struct {
 	subs    []*mesh.Subscription
 }
 
-// publishSubject is what a publish passed on to the lane's owner is sent to,
-// followed by the execution and the route.
-func (at *slot) publishSubject() string { return protocol.SubjectLane + at.name + ".pub." }
+// What others send to a lane's owner, in protocol.SubjectLane.
+const (
+	verbQueue  = "pub"   // followed by the execution and the route
+	verbTopic  = "topic" // followed by the topic
+	verbFollow = "follow"
+)
+
+// subject is what the lane's owner takes, up to what follows the verb.
+func (at *slot) subject(verb string) string { return protocol.SubjectLane + at.name + "." + verb }
 
 // send gives the lane an event; false if it is not open here.
 func (at *slot) send(e event) bool {
@@ -116,10 +122,12 @@ func (o *openLane) open(ctx context.Context) error {
 		o.drain(ctx)
 		return err
 	}
-	in := o.s.newIngress(o.at.publishSubject(), false)
+	queues, topics := o.s.queueIngress(o.at.subject(verbQueue)+".", false), o.s.topicIngress(o.at.subject(verbTopic)+".", false)
 	err = errors.Join(
-		o.listen("publish-", in.prefix+">", in.publish),
-		o.listen("owner-", o.at.ownerSubject(), o.isOwned),
+		o.listen("publish-", queues.prefix+">", queues.publish),
+		o.listen("topic-", topics.prefix+">", topics.publish),
+		o.listen("follow-", o.at.subject(verbFollow), o.follow),
+		o.listen("owner-", o.at.subject(askOwner), o.isOwned),
 	)
 	if err != nil {
 		o.drain(ctx)

@@ -54,8 +54,13 @@ func must[A any](m *Mesh, subject string, question any) A {
 // Queue is what the mesh knows of a queue, over all its services.
 func (m *Mesh) Queue(execution, route string) protocol.QueueInfo {
 	m.t.Helper()
-	name := scope.ScopedName(execution, route)
-	sum := protocol.QueueInfo{Queue: name, Execution: execution, Route: route, Counters: make(map[string]uint64)}
+	return m.QueueNamed(scope.ScopedName(execution, route))
+}
+
+// QueueNamed is Queue by the queue's name in the ledger.
+func (m *Mesh) QueueNamed(name string) protocol.QueueInfo {
+	m.t.Helper()
+	sum := protocol.QueueInfo{Queue: name, Counters: make(map[string]uint64)}
 	for _, q := range m.queues(protocol.QueuesRequest{Queue: name}) {
 		add(&sum, q)
 	}

@@ -26,11 +26,14 @@ type WorkerSpec struct {
 	URL         string        `json:"url"`
 	Execution   string        `json:"execution"`
 	Route       string        `json:"route"`
-	Concurrency int           `json:"concurrency"` // default 1
-	MaxRetries  int           `json:"max_retries"` // default the mesh's
-	Backoff     time.Duration `json:"backoff"`     // default the mesh's
-	Window      time.Duration `json:"window"`      // to finish in at SIGTERM; default none
-	Handler     string        `json:"handler"`     // of RegisterHandler; default obeys the payload
+	Topic       string        `json:"topic,omitempty"` // instead of a route: it observes
+	ID          string        `json:"id,omitempty"`    // as an observer of its own, or
+	Group       string        `json:"group,omitempty"` // as one of a group
+	Concurrency int           `json:"concurrency"`     // default 1
+	MaxRetries  int           `json:"max_retries"`     // default the mesh's
+	Backoff     time.Duration `json:"backoff"`         // default the mesh's
+	Window      time.Duration `json:"window"`          // to finish in at SIGTERM; default none
+	Handler     string        `json:"handler"`         // of RegisterHandler; default obeys the payload
 }
 
 // Payloads a worker process obeys; any other is acknowledged.
@@ -144,7 +147,7 @@ func workerMain(text string) int {
 		return failed(err)
 	}
 	tell := teller(os.Stdout)
-	if _, err := c.Work(ctx, spec.Execution, spec.Route, told(tell, handlers[spec.Handler]), spec.options()...); err != nil {
+	if err := spec.subscribe(ctx, c, told(tell, handlers[spec.Handler])); err != nil {
 		return failed(err)
 	}
 	tell(Event{Ready: true})
@@ -155,6 +158,19 @@ func workerMain(text string) int {
 		return failed(err)
 	}
 	return 0
+}
+
+func (s WorkerSpec) subscribe(ctx context.Context, c *client.Client, h client.Handler) (err error) {
+	opts := s.options()
+	switch {
+	case s.Topic == "":
+		_, err = c.Work(ctx, s.Execution, s.Route, h, opts...)
+	case s.Group != "":
+		_, err = c.Observe(ctx, s.Topic, h, append(opts, client.Group(s.Group))...)
+	default:
+		_, err = c.Observe(ctx, s.Topic, h, append(opts, client.ID(s.ID))...)
+	}
+	return err
 }
 
 func failed(err error) int {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -32,6 +33,7 @@ type standIn struct {
 
 	mu      sync.Mutex
 	judge   func(h protocol.Hello) *protocol.Error // what Hello is refused with
+	refuse  []string                               // observer ids that others have
 	hellos  chan protocol.Hello
 	byes    chan protocol.Bye
 	beats   chan *nats.Msg
@@ -150,6 +152,12 @@ func (s *standIn) hello(m *nats.Msg) {
 	}
 	answer := protocol.Registered{User: "local", KeepaliveMs: 200}
 	for _, spec := range h.Subscriptions {
+		if slices.Contains(s.refusals(), spec.ObserverID) {
+			answer.Refused = append(answer.Refused, protocol.RefusedSubscription{
+				Ref: spec.Ref, Error: *protocol.Errorf(protocol.CodeObserverIDConflict, "another has %s", spec.ObserverID),
+			})
+			continue
+		}
 		answer.Subscriptions = append(answer.Subscriptions, protocol.RegisteredSubscription{
 			Ref: spec.Ref, ID: h.WorkerID + spec.Ref, Name: spec.Route, Queue: "/queue/" + spec.Execution + "/" + spec.Route,
 			Deliver: protocol.DeliverSubject("local", h.WorkerID+spec.Ref),
@@ -165,6 +173,19 @@ func refuseWith(m *nats.Msg, e *protocol.Error) {
 	answer.Header.Set(protocol.HeaderServiceErrorCode, strconv.Itoa(e.Code.Status()))
 	answer.Data = protocol.MarshalErrorBody(e)
 	m.RespondMsg(answer)
+}
+
+// refusing sets which observer ids are refused.
+func (s *standIn) refusing(ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = ids
+}
+
+func (s *standIn) refusals() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refuse
 }
 
 // judging sets what Hello is refused with; nil takes it.

@@ -75,6 +75,7 @@ func environment(d *client.Delivery) []string {
 		"WAYBILL_MESSAGE_ID="+d.ID,
 		"WAYBILL_EXECUTION="+d.Execution,
 		"WAYBILL_ROUTE="+d.Route,
+		"WAYBILL_TOPIC="+d.Topic,
 		"WAYBILL_ATTEMPT="+strconv.Itoa(d.Attempt),
 		"WAYBILL_MAX_RETRIES="+strconv.Itoa(d.MaxRetries),
 		"WAYBILL_GENERATION="+strconv.Itoa(d.Generation),

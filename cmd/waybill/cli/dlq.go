@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -21,7 +23,7 @@ type dlqCmd struct {
 }
 
 type dlqLsCmd struct {
-	Queue  string `arg:"" optional:"" help:"EXECUTION/ROUTE. Default all."`
+	Queue  string `arg:"" optional:"" help:"EXECUTION/ROUTE; TOPIC for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
 	Limit  int    `default:"50" help:"At most this many, up to 1,000."`
 	Offset int    `help:"After this many."`
 }
@@ -29,11 +31,10 @@ type dlqLsCmd struct {
 func (c *dlqLsCmd) Run(a *app) error {
 	q := protocol.DeadListRequest{Offset: c.Offset, Limit: c.Limit}
 	if c.Queue != "" {
-		queue, err := queueName(c.Queue)
-		if err != nil {
+		var err error
+		if q.Queue, q.Topic, err = queueOrTopic(c.Queue); err != nil {
 			return err
 		}
-		q.Queue = queue
 	}
 	page, err := ask[protocol.DeadPage](a, protocol.SubjectDeadList, q)
 	if err != nil {
@@ -116,7 +117,7 @@ func payloadText(b []byte) string {
 
 // target is what redrive and discard act on.
 type target struct {
-	What string `arg:"" optional:"" name:"queue-or-id" help:"EXECUTION/ROUTE for those of a queue, or a message id."`
+	What string `arg:"" optional:"" name:"queue-or-id" help:"EXECUTION/ROUTE for those of a queue, TOPIC for those of all that subscribe to it, TOPIC::observer:ID or TOPIC::@GROUP, or a message id."`
 	All  bool   `help:"All of all queues."`
 }
 
@@ -128,10 +129,13 @@ func (t *target) request() (protocol.DeadActRequest, error) {
 	case t.All:
 		return protocol.DeadActRequest{All: true}, nil
 	case t.What == "":
-		return none, protocol.Errorf(protocol.CodeInvalidArgs, "which? EXECUTION/ROUTE, a message id, or --all")
+		return none, protocol.Errorf(protocol.CodeInvalidArgs, "which? EXECUTION/ROUTE, a topic, a message id, or --all")
 	}
-	id, queue, err := idOrQueue(t.What)
-	return protocol.DeadActRequest{MessageID: id, Queue: queue}, err
+	if id, err := uuid.Parse(t.What); err == nil {
+		return protocol.DeadActRequest{MessageID: id.String()}, nil
+	}
+	queue, topic, err := queueOrTopic(t.What)
+	return protocol.DeadActRequest{Queue: queue, Topic: topic}, err
 }
 
 // act redrives or discards and says how many.
@@ -163,11 +167,26 @@ type dlqDiscardCmd struct{ target }
 
 func (c *dlqDiscardCmd) Run(a *app) error { return c.act(a, protocol.SubjectDeadDiscard, "discarded") }
 
-// queueName is the ledger name of EXECUTION/ROUTE or /queue/EXECUTION/ROUTE.
+// queueOrTopic tells a topic from a queue: it has neither a slash, but that of
+// /topic/TOPIC, nor ::.
+func queueOrTopic(s string) (queue, topic string, err error) {
+	if bare := strings.TrimPrefix(s, scope.TopicPrefix); !strings.Contains(bare, "/") && !strings.Contains(bare, "::") {
+		topic, err = scope.Topic(s)
+		return "", topic, err
+	}
+	queue, err = queueName(s)
+	return queue, "", err
+}
+
+// queueName is the ledger name of EXECUTION/ROUTE or /queue/EXECUTION/ROUTE, or
+// that of an observer's or a group's queue, which it has already.
 func queueName(s string) (string, error) {
+	if _, ok := scope.SubscriberOf(s); ok {
+		return s, nil
+	}
 	execution, route, ok := strings.Cut(strings.TrimPrefix(s, scope.QueuePrefix), "/")
 	if !ok {
-		return "", protocol.Errorf(protocol.CodeInvalidArgs, "%q is neither a message id nor a queue: a queue is EXECUTION/ROUTE", s)
+		return "", protocol.Errorf(protocol.CodeInvalidArgs, "%q is neither a message id nor a queue: a queue is EXECUTION/ROUTE, TOPIC::observer:ID or TOPIC::@GROUP", s)
 	}
 	name := scope.ScopedName(execution, route)
 	_, _, err := scope.ParseScoped(name)

@@ -14,14 +14,14 @@ import (
 
 type pubCmd struct {
 	Queue pubQueueCmd `cmd:"" help:"Publish to a route of an execution; returns when the message is stored."`
+	Topic pubTopicCmd `cmd:"" help:"Publish to a topic; returns when the message is stored for everybody who subscribes."`
 }
 
-type pubQueueCmd struct {
-	Execution string   `arg:"" help:"Execution id."`
-	Route     string   `arg:"" help:"Route of the execution, such as parse or files.parse."`
-	Payload   string   `arg:"" optional:"" help:"The payload; - reads it from stdin. Default empty."`
-	Header    []string `short:"H" sep:"none" help:"A header, NAME=VALUE. May be repeated." placeholder:"NAME=VALUE"`
-	DedupID   string   `name:"dedup-id" help:"A second publish with this id within two minutes has no effect." placeholder:"ID"`
+// publishing is what is published, wherever to.
+type publishing struct {
+	Payload string   `arg:"" optional:"" help:"The payload; - reads it from stdin. Default empty."`
+	Header  []string `short:"H" sep:"none" help:"A header, NAME=VALUE. May be repeated." placeholder:"NAME=VALUE"`
+	DedupID string   `name:"dedup-id" help:"A second publish with this id within two minutes has no effect." placeholder:"ID"`
 
 	pubSchedule
 }
@@ -55,28 +55,24 @@ func (s *pubSchedule) due() time.Time {
 	return at
 }
 
-func (c *pubQueueCmd) Run(a *app) error {
+func (c *publishing) publish(a *app, to client.Destination) (*client.Receipt, error) {
 	data, err := payload(a, c.Payload)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	opts, err := c.publishOptions()
+	opts, err := c.options()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cl, err := a.client()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer cl.Close(context.WithoutCancel(a.ctx)) //nolint:errcheck // everything is answered
-	receipt, err := cl.Publish(a.ctx, client.Queue(c.Execution, c.Route), data, opts...)
-	if err != nil {
-		return err
-	}
-	return a.show(receipt, func() { c.report(a, receipt) })
+	return cl.Publish(a.ctx, to, data, opts...)
 }
 
-func (c *pubQueueCmd) publishOptions() ([]client.PublishOption, error) {
+func (c *publishing) options() ([]client.PublishOption, error) {
 	opts, err := c.pubSchedule.options()
 	if err != nil {
 		return nil, err
@@ -90,6 +86,20 @@ func (c *pubQueueCmd) publishOptions() ([]client.PublishOption, error) {
 		opts = append(opts, client.Header(name, value))
 	}
 	return opts, nil
+}
+
+type pubQueueCmd struct {
+	Execution string `arg:"" help:"Execution id."`
+	Route     string `arg:"" help:"Route of the execution, such as parse or files.parse."`
+	publishing
+}
+
+func (c *pubQueueCmd) Run(a *app) error {
+	receipt, err := c.publish(a, client.Queue(c.Execution, c.Route))
+	if err != nil {
+		return err
+	}
+	return a.show(receipt, func() { c.report(a, receipt) })
 }
 
 func (c *pubQueueCmd) report(a *app, r *client.Receipt) {

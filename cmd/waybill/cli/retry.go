@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -17,7 +15,7 @@ type retryCmd struct {
 }
 
 type retryLsCmd struct {
-	Queue     string `arg:"" optional:"" help:"EXECUTION/ROUTE. Default all."`
+	Queue     string `arg:"" optional:"" help:"EXECUTION/ROUTE; TOPIC for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
 	Execution string `help:"Only this execution's." placeholder:"ID"`
 	Limit     int    `default:"50" help:"At most this many; 0 for all."`
 }
@@ -29,7 +27,7 @@ func (c *retryLsCmd) Run(a *app) error {
 	}
 	if c.Queue != "" {
 		var err error
-		if q.Queue, err = queueName(c.Queue); err != nil {
+		if q.Queue, q.Topic, err = queueOrTopic(c.Queue); err != nil {
 			return err
 		}
 	}
@@ -143,7 +141,7 @@ func (t *waitingTarget) request() (protocol.WaitingActRequest, error) {
 		return protocol.WaitingActRequest{Execution: t.Execution}, nil
 	}
 	q, err := t.target.request()
-	return protocol.WaitingActRequest{MessageID: q.MessageID, Queue: q.Queue, All: q.All}, err
+	return protocol.WaitingActRequest{MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, All: q.All}, err
 }
 
 type retryNowCmd struct{ waitingTarget }
@@ -156,13 +154,4 @@ type retryCancelCmd struct{ waitingTarget }
 
 func (c *retryCancelCmd) Run(a *app) error {
 	return c.act(a, protocol.SubjectWaitingCancel, "cancelled")
-}
-
-// idOrQueue tells a message id from EXECUTION/ROUTE.
-func idOrQueue(s string) (id, queue string, err error) {
-	if id, err := uuid.Parse(s); err == nil {
-		return id.String(), "", nil
-	}
-	queue, err = queueName(s)
-	return "", queue, err
 }

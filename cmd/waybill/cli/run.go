@@ -46,6 +46,8 @@ type commands struct {
 	Demo         demoCmd         `cmd:"" help:"Run a mesh on a fresh directory and send real input through it."`
 	Pub          pubCmd          `cmd:"" help:"Publish a message."`
 	Work         workCmd         `cmd:"" help:"Handle the messages of a route: print them, or give each to a command."`
+	Listen       listenCmd       `cmd:"" help:"Handle the messages of a topic while this runs, in one attempt each."`
+	Observe      observeCmd      `cmd:"" help:"Handle the messages of a topic from a durable queue, with retries."`
 	Call         callCmd         `cmd:"" help:"Call a function and print what it returns."`
 	Queue        queueCmd        `cmd:"" help:"Queues and what is in them."`
 	Subscription subscriptionCmd `cmd:"" help:"Who works on what."`

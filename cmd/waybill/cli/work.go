@@ -15,31 +15,32 @@ import (
 	"github.com/waybill-mq/waybill/pkg/client"
 )
 
-type workCmd struct {
-	Execution   string        `arg:"" help:"Execution id."`
-	Route       string        `arg:"" help:"Route of the execution."`
+// handling is how messages are handled, whatever they come from.
+type handling struct {
 	Exec        string        `help:"Run this with sh -c for each message: payload on stdin, headers in WAYBILL_HEADER_…; exit 0 acknowledges, 65 rejects, anything else fails with stderr as the error. Without it messages are printed and acknowledged." placeholder:"COMMAND"`
 	Concurrency int           `default:"10" help:"Messages handled at once; 0 pauses."`
-	MaxRetries  int           `default:"3" help:"Failed deliveries before a message is dead-lettered."`
-	BackoffMs   int64         `default:"1000" help:"Delay before the second attempt in milliseconds; it doubles each time."`
-	TimeoutMs   int64         `default:"1800000" help:"Time limit of one delivery in milliseconds."`
-	Name        string        `help:"Name of the subscription in listings. Default the route." placeholder:"NAME"`
+	Name        string        `help:"Name of the subscription in listings. Default the route or topic." placeholder:"NAME"`
 	Count       int64         `help:"Stop after this many messages. Default: at Ctrl-C." placeholder:"N"`
 	Drain       time.Duration `default:"25s" help:"How long running handlers may go on at the end; the rest is handed back unspent."`
 }
 
-func (c *workCmd) Run(a *app) error {
+// subscribe makes a client's subscription with a handler.
+type subscribe func(ctx context.Context, cl *client.Client, h client.Handler) (*client.Worker, error)
+
+// run handles messages until Ctrl-C, or until there were enough. doing says
+// what it does, for people.
+func (c *handling) run(a *app, doing string, subscribe subscribe) error {
 	cl, err := a.client(client.DrainWindow(c.Drain))
 	if err != nil {
 		return err
 	}
 	ctx, enough := context.WithCancel(a.ctx)
 	defer enough()
-	w, err := cl.Work(ctx, c.Execution, c.Route, counted(c.Count, c.handler(a), enough), c.options()...)
+	w, err := subscribe(ctx, cl, counted(c.Count, c.handler(a), enough))
 	if err != nil {
 		return errors.Join(err, cl.Close(a.ctx))
 	}
-	a.hintf("working %s of %s as %s; Ctrl-C ends it", c.Route, c.Execution, w.ID())
+	a.hintf("%s as %s; Ctrl-C ends it", doing, w.ID())
 	<-ctx.Done()
 	if a.ctx.Err() == nil { // all that were wanted are done: hand the others back at once
 		ending, cancel := context.WithTimeout(context.Background(), time.Second/2)
@@ -49,12 +50,10 @@ func (c *workCmd) Run(a *app) error {
 	return cl.Close(context.Background())
 }
 
-func (c *workCmd) options() []client.WorkOption {
+func (c *handling) options(timeoutMs int64) []client.WorkOption {
 	opts := []client.WorkOption{
 		client.Concurrency(c.Concurrency),
-		client.MaxRetries(c.MaxRetries),
-		client.Backoff(time.Duration(c.BackoffMs) * time.Millisecond),
-		client.Timeout(time.Duration(c.TimeoutMs) * time.Millisecond),
+		client.Timeout(time.Duration(timeoutMs) * time.Millisecond),
 	}
 	if c.Name != "" {
 		opts = append(opts, client.Name(c.Name))
@@ -62,7 +61,7 @@ func (c *workCmd) options() []client.WorkOption {
 	return opts
 }
 
-func (c *workCmd) handler(a *app) client.Handler {
+func (c *handling) handler(a *app) client.Handler {
 	p := &printer{a: a}
 	if c.Exec == "" {
 		return p.handle
@@ -77,6 +76,34 @@ func (c *workCmd) handler(a *app) client.Handler {
 		p.tell(d, err)
 		return err
 	}
+}
+
+// retrying is what becomes of failed deliveries.
+type retrying struct {
+	MaxRetries int   `default:"3" help:"Failed deliveries before a message is dead-lettered."`
+	BackoffMs  int64 `default:"1000" help:"Delay before the second attempt in milliseconds; it doubles each time."`
+}
+
+func (c *retrying) options() []client.WorkOption {
+	return []client.WorkOption{
+		client.MaxRetries(c.MaxRetries),
+		client.Backoff(time.Duration(c.BackoffMs) * time.Millisecond),
+	}
+}
+
+type workCmd struct {
+	Execution string `arg:"" help:"Execution id."`
+	Route     string `arg:"" help:"Route of the execution."`
+	handling
+	retrying
+	TimeoutMs int64 `default:"1800000" help:"Time limit of one delivery in milliseconds."`
+}
+
+func (c *workCmd) Run(a *app) error {
+	opts := slices.Concat(c.handling.options(c.TimeoutMs), c.retrying.options())
+	return c.run(a, "working "+c.Route+" of "+c.Execution, func(ctx context.Context, cl *client.Client, h client.Handler) (*client.Worker, error) {
+		return cl.Work(ctx, c.Execution, c.Route, h, opts...)
+	})
 }
 
 // counted ends the work after n messages were handled, whatever came of them;
@@ -146,6 +173,7 @@ type message struct {
 	MessageID  string            `json:"message_id"`
 	Execution  string            `json:"execution"`
 	Route      string            `json:"route"`
+	Topic      string            `json:"topic,omitempty"`
 	Attempt    int               `json:"attempt"`
 	MaxRetries int               `json:"max_retries"`
 	Generation int               `json:"generation,omitempty"`
@@ -157,7 +185,7 @@ type message struct {
 
 func printed(d *client.Delivery, err error) message {
 	m := message{
-		MessageID: d.ID, Execution: d.Execution, Route: d.Route, Attempt: d.Attempt, MaxRetries: d.MaxRetries,
+		MessageID: d.ID, Execution: d.Execution, Route: d.Route, Topic: d.Topic, Attempt: d.Attempt, MaxRetries: d.MaxRetries,
 		Generation: d.Generation, Headers: d.Headers(),
 	}
 	m.Payload, m.Base64 = textOrBytes(d.Data)

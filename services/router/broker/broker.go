@@ -71,10 +71,13 @@ type Broker interface {
 	Attach(l *ledger.Ledger, lane Lane) Store
 }
 
-// Publish is a message to be stored in a queue.
+// Publish is a message to be stored in a queue, or in all queues that receive
+// a topic: in all of them or in none.
 type Publish struct {
 	Message *Message
 	Queue   string
+	Topic   string   // instead of Queue, with
+	Queues  []string // of which there is at least one
 	// Due is when it may be delivered, ns since the epoch; 0: at once.
 	Due int64
 	// Dedup is the publisher's id; empty: none.

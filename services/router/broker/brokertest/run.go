@@ -22,52 +22,70 @@ type Target struct {
 	Restart func(t *testing.T)
 }
 
+type testCase struct {
+	name string
+	test func(*suite)
+}
+
+// together are the tests that share the mesh and run side by side.
+var together = []testCase{
+	{"PublishAnswer", (*suite).publishAnswer},
+	{"PublishRefused", (*suite).publishRefused},
+	{"ReservedHeaders", (*suite).reservedHeaders},
+	{"Dedup", (*suite).dedup},
+	{"EitherForm", (*suite).eitherForm},
+	{"OneConsumerPerMessage", (*suite).oneConsumer},
+	{"Acknowledged", (*suite).acknowledged},
+	{"PlainReplies", (*suite).plainReplies},
+	{"Failed", (*suite).failed},
+	{"Budget", (*suite).budget},
+	{"Backoff", (*suite).backoff},
+	{"Rejected", (*suite).rejected},
+	{"Incomplete", (*suite).incomplete},
+	{"IncompleteForEver", (*suite).incompleteForEver},
+	{"Cancelled", (*suite).cancelled},
+	{"Timeout", (*suite).timeout},
+	{"NobodyThere", (*suite).nobodyThere},
+	{"LateListener", (*suite).lateListener},
+	{"Vanished", (*suite).vanished},
+	{"FirstOutcomeCounts", (*suite).firstOutcome},
+	{"DeadLetter", (*suite).deadLetter},
+	{"Redrive", (*suite).redrive},
+	{"Discard", (*suite).discard},
+	{"Headers", (*suite).headers},
+	{"FreshFlowPastFailing", (*suite).freshFlow},
+	{"Isolation", (*suite).isolation},
+	{"Concurrency", (*suite).concurrency},
+	{"Paused", (*suite).paused},
+	{"Fairness", (*suite).fairness},
+	{"Order", (*suite).order},
+	{"Topic", (*suite).topicCopies},
+	{"TopicNobody", (*suite).topicNobody},
+	{"TopicRefused", (*suite).topicRefused},
+	{"TopicDedup", (*suite).topicDedup},
+	{"ObserverRetries", (*suite).observerRetries},
+	{"ObserverReturns", (*suite).observerReturns},
+	{"ObserverRemoved", (*suite).observerRemoved},
+	{"ObserverConflict", (*suite).observerConflict},
+	{"Group", (*suite).group},
+	{"GroupMemberKilled", (*suite).groupMemberKilled},
+	{"Listener", (*suite).listener},
+	{"ListenerGone", (*suite).listenerGone},
+	{"FanOut", (*suite).fanOut},
+	{"TopicDeadLetters", (*suite).topicDeadLetters},
+	{"Scheduled", (*suite).scheduled},
+	{"ScheduledPast", (*suite).scheduledPast},
+	{"ScheduleRefused", (*suite).scheduleRefused},
+	{"ScheduledOperated", (*suite).scheduledOperated},
+	{"ExecutionClosed", (*suite).executionClosed},
+	{"ExecutionPurged", (*suite).executionPurged},
+	{"ExecutionReopened", (*suite).executionReopened},
+	{"ExecutionNeighbours", (*suite).executionNeighbours},
+}
+
 // Run runs the suite. Its tests share the mesh and run side by side, each in
 // executions of its own; those that restart it come last, alone.
 func Run(t *testing.T, target Target) {
-	together := []struct {
-		name string
-		test func(*suite)
-	}{
-		{"PublishAnswer", (*suite).publishAnswer},
-		{"PublishRefused", (*suite).publishRefused},
-		{"ReservedHeaders", (*suite).reservedHeaders},
-		{"Dedup", (*suite).dedup},
-		{"EitherForm", (*suite).eitherForm},
-		{"OneConsumerPerMessage", (*suite).oneConsumer},
-		{"Acknowledged", (*suite).acknowledged},
-		{"PlainReplies", (*suite).plainReplies},
-		{"Failed", (*suite).failed},
-		{"Budget", (*suite).budget},
-		{"Backoff", (*suite).backoff},
-		{"Rejected", (*suite).rejected},
-		{"Incomplete", (*suite).incomplete},
-		{"IncompleteForEver", (*suite).incompleteForEver},
-		{"Cancelled", (*suite).cancelled},
-		{"Timeout", (*suite).timeout},
-		{"NobodyThere", (*suite).nobodyThere},
-		{"LateListener", (*suite).lateListener},
-		{"Vanished", (*suite).vanished},
-		{"FirstOutcomeCounts", (*suite).firstOutcome},
-		{"DeadLetter", (*suite).deadLetter},
-		{"Redrive", (*suite).redrive},
-		{"Discard", (*suite).discard},
-		{"Headers", (*suite).headers},
-		{"FreshFlowPastFailing", (*suite).freshFlow},
-		{"Isolation", (*suite).isolation},
-		{"Concurrency", (*suite).concurrency},
-		{"Paused", (*suite).paused},
-		{"Fairness", (*suite).fairness},
-		{"Order", (*suite).order},
-		{"Scheduled", (*suite).scheduled},
-		{"ScheduledPast", (*suite).scheduledPast},
-		{"ScheduleRefused", (*suite).scheduleRefused},
-		{"ScheduledOperated", (*suite).scheduledOperated},
-		{"ExecutionClosed", (*suite).executionClosed},
-		{"ExecutionPurged", (*suite).executionPurged},
-		{"ExecutionReopened", (*suite).executionReopened},
-		{"ExecutionNeighbours", (*suite).executionNeighbours},
-	}
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
 			t.Run(c.name, func(t *testing.T) {
@@ -87,6 +105,7 @@ func Run(t *testing.T, target Target) {
 		{"BacklogOverRestart", (*suite).backlogOverRestart},
 		{"AcknowledgedOverRestart", (*suite).acknowledgedOverRestart},
 		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
+		{"TopicOverRestart", (*suite).topicOverRestart},
 		{"ScheduledOverRestart", (*suite).scheduledOverRestart},
 		{"ClosedOverRestart", (*suite).closedOverRestart},
 	} {

@@ -114,7 +114,11 @@ func ask[R any](s *suite, subject string, q any) R {
 // queue is what all services together know of a queue.
 func (s *suite) queue(execution, route string) protocol.QueueInfo {
 	s.Helper()
-	name := scope.ScopedName(execution, route)
+	return s.queueNamed(scope.ScopedName(execution, route))
+}
+
+func (s *suite) queueNamed(name string) protocol.QueueInfo {
+	s.Helper()
 	subjects := []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues}
 	found := make([][]protocol.QueuesPage, len(subjects))
 	errs := make([]error, len(subjects))
@@ -138,6 +142,10 @@ func (s *suite) queue(execution, route string) protocol.QueueInfo {
 }
 
 func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
+	sum.Topic = q.Topic
+	if !q.DetachedAt.IsZero() {
+		sum.DetachedAt = q.DetachedAt
+	}
 	sum.Ready += q.Ready
 	sum.InFlight += q.InFlight
 	sum.Waiting += q.Waiting

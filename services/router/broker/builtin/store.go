@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -10,18 +11,28 @@ type Store struct {
 	ledger *ledger.Ledger
 	lane   broker.Lane
 	next   Next
-	metas  [1]ledger.Meta // the ledger copies what it is given
+	metas  []ledger.Meta // the ledger copies what it is given
 }
 
-// Publish accepts a message at attempt 1.
+// Publish accepts a message at attempt 1, for all its queues in one record.
 func (s *Store) Publish(p broker.Publish) error {
+	s.metas = s.metas[:0]
+	if p.Topic == "" {
+		s.metas = append(s.metas, ledger.Meta{Queue: p.Queue, Attempt: 1, Due: p.Due})
+	}
+	for _, queue := range p.Queues {
+		s.metas = append(s.metas, ledger.Meta{Queue: queue, Attempt: 1, Due: p.Due})
+	}
 	var dedup *ledger.Dedup
 	if p.Dedup != "" {
-		d := ledger.DedupOf(p.Queue, p.Dedup)
+		name := p.Queue
+		if p.Topic != "" {
+			name = scope.TopicPrefix + p.Topic
+		}
+		d := ledger.DedupOf(name, p.Dedup)
 		dedup = &d
 	}
-	s.metas[0] = ledger.Meta{Queue: p.Queue, Attempt: 1, Due: p.Due}
-	return s.ledger.Accept(p.Message, s.metas[:], dedup, p.Tag)
+	return s.ledger.Accept(p.Message, s.metas, dedup, p.Tag)
 }
 
 // Window does nothing: entries are here anyway.

@@ -1,0 +1,250 @@
+package router
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// binding says that a queue receives its topic. It is a note in the lane's
+// ledger, so that it holds whoever owns the lane.
+type binding struct {
+	BoundAt time.Time `json:"bound_at"`
+	// DetachedAt is since when nobody takes the queue's messages; zero: somebody
+	// does.
+	DetachedAt time.Time `json:"detached_at,omitzero"`
+}
+
+// bindingNote is followed by the queue's name.
+const bindingNote = "bind/"
+
+// bound is the tag of a note about a binding.
+type bound struct{}
+
+// bindings is what a lane knows of its topics' queues beyond the queues
+// themselves.
+type bindings struct {
+	// missing are those whose consumers nobody has told of since the lane was
+	// opened. When the registry has been read after that, and it was long
+	// enough ago for a worker to come back, nobody will.
+	missing map[*queue]struct{}
+	since   int64
+
+	leaving []leaving
+
+	// Notes are committed in the order they are staged.
+	staged, committed uint64
+	waiting           []waiter
+}
+
+// leaving is a listener's queue that is forgotten once it is empty.
+type leaving struct {
+	q  *queue
+	at int64 // not before: its last counts are on their way to the log
+}
+
+// forgetAfter is more than counts wait for company.
+const forgetAfter = int64(5 * time.Second)
+
+// waiter is answered when the notes up to a number are in the log.
+type waiter struct {
+	number uint64
+	reply  string
+}
+
+// openBindings reads the notes of earlier owners.
+func (l *lane) openBindings() {
+	b := &l.bindings
+	b.missing, b.since = make(map[*queue]struct{}), l.now
+	for key, value := range l.ledger.Notes() {
+		name, found := strings.CutPrefix(key, bindingNote)
+		if !found {
+			continue
+		}
+		q := l.queue(name)
+		q.bound = new(binding)
+		if err := json.Unmarshal(value, q.bound); err != nil {
+			l.s.log.Warn("a note about a topic's queue cannot be read; the queue stays bound", "queue", name, "error", err)
+		}
+		l.join(q)
+		if q.bound.DetachedAt.IsZero() {
+			b.missing[q] = struct{}{}
+		}
+	}
+	for at := range l.ledger.Queues() {
+		if n, ok := scope.SubscriberOf(at.Name); ok && n.Kind == scope.KindListener {
+			if q := l.queue(at.Name); q.over() {
+				l.forgetLater(q)
+			}
+		}
+	}
+}
+
+// attended binds q, which has a consumer, to its topic.
+func (l *lane) attended(q *queue) {
+	if q.topic == "" {
+		return
+	}
+	delete(l.bindings.missing, q)
+	switch {
+	case q.bound == nil:
+		q.bound = &binding{BoundAt: time.Unix(0, l.wall).UTC()}
+		l.join(q)
+	case !q.bound.DetachedAt.IsZero():
+		q.bound.DetachedAt = time.Time{}
+	default:
+		return
+	}
+	l.noteBinding(q)
+}
+
+// unattended takes note that q has lost a consumer. The queue of observers
+// receives its topic all the same; a listener's ends with its listener.
+func (l *lane) unattended(q *queue) {
+	if q.bound == nil || len(q.consumers) > 0 {
+		return
+	}
+	delete(l.bindings.missing, q)
+	if q.kind != scope.KindListener {
+		q.bound.DetachedAt = time.Unix(0, l.wall).UTC()
+		l.noteBinding(q)
+		return
+	}
+	q.bound = nil
+	l.part(q)
+	l.noteBinding(q)
+	for e := range l.ledger.EntriesIn(func(at *ledger.Queue) bool { return at == q.ledger }) {
+		l.drop(e)
+	}
+	l.forgetLater(q)
+}
+
+func (l *lane) noteBinding(q *queue) {
+	var value []byte // nil deletes the note
+	if q.bound != nil {
+		var err error
+		if value, err = json.Marshal(q.bound); err != nil {
+			l.s.log.Error("a note about a topic's queue cannot be written", "queue", q.name, "error", err)
+			return
+		}
+	}
+	l.bindings.staged++
+	if err := l.ledger.PutNote(bindingNote+q.name, value, bound{}); err != nil {
+		l.bindings.committed++ // it never will be
+		l.s.log.Error("a note about a topic's queue cannot be written", "queue", q.name, "error", err)
+	}
+}
+
+// tick lets go of what has not come back and forgets what is over.
+func (b *bindings) tick(l *lane) {
+	if len(b.missing) > 0 && l.now >= b.since+probeSilence && l.s.directory.readSince(b.since) {
+		for q := range b.missing {
+			l.unattended(q)
+		}
+	}
+	kept := b.leaving[:0]
+	for _, x := range b.leaving {
+		if !l.forget(x) {
+			kept = append(kept, x)
+		}
+	}
+	clear(b.leaving[len(kept):])
+	b.leaving = kept
+}
+
+func (b *bindings) next(l *lane) int64 {
+	next := l.now + int64(idle)
+	if len(b.missing) > 0 {
+		next = max(b.since+probeSilence, l.now+int64(time.Second))
+	}
+	for _, x := range b.leaving {
+		next = min(next, max(x.at, l.now+int64(time.Second)))
+	}
+	return next
+}
+
+func (l *lane) forgetLater(q *queue) {
+	if q.leaving {
+		return
+	}
+	q.leaving = true
+	l.bindings.leaving = append(l.bindings.leaving, leaving{q: q, at: l.now + forgetAfter})
+}
+
+// forget drops a listener's queue that is empty and unbound; its counters go
+// to those of no queue. It says whether there is nothing more to do for it.
+func (l *lane) forget(x leaving) bool {
+	q := x.q
+	if !q.over() {
+		q.leaving = false
+		return true // its listener is back
+	}
+	if l.now < x.at || q.ledger != nil && q.ledger.Live > 0 || !l.Forget(q.name) {
+		return false
+	}
+	l.ledger.ForgetQueue(q.name)
+	return true
+}
+
+// follow brings a worker's record to this router and answers when the lane has
+// taken it over, and stored what is to outlive it.
+func (o *openLane) follow(m *nats.Msg) {
+	var changed protocol.WorkerChanged
+	if err := json.Unmarshal(m.Data, &changed); err != nil || changed.Worker.ID == "" {
+		o.s.respond(m.Reply, protocol.Errorf(protocol.CodeInvalidArgs, "the request is no worker's record: %v", err))
+		return
+	}
+	reply := m.Reply
+	if !o.s.directory.confirm(o.at, changed.Worker, func(l *lane) { l.bindings.answer(l, reply) }) {
+		o.s.respond(reply, errMoving)
+	}
+}
+
+// answer answers when all notes staged so far are in the log.
+func (b *bindings) answer(l *lane, reply string) {
+	b.waiting = append(b.waiting, waiter{number: b.staged, reply: reply})
+	b.answerReady(l)
+}
+
+// noted counts a note that is in the log.
+func (b *bindings) noted(l *lane) {
+	b.committed++
+	b.answerReady(l)
+}
+
+func (b *bindings) answerReady(l *lane) {
+	n := 0
+	for n < len(b.waiting) && b.waiting[n].number <= b.committed {
+		l.s.respond(b.waiting[n].reply, nil)
+		n++
+	}
+	b.waiting = b.waiting[n:]
+}
+
+// closed tells those who wait that the lane is another's now.
+func (b *bindings) closed(l *lane) {
+	for _, w := range b.waiting {
+		l.s.respond(w.reply, errMoving)
+	}
+	b.waiting = nil
+}
+
+// respond answers with Empty, or with an error.
+func (s *Service) respond(reply string, err error) {
+	if reply == "" {
+		return
+	}
+	body := []byte("{}")
+	if err != nil {
+		body = protocol.MarshalErrorBody(protocol.AsError(err))
+	}
+	if err := s.bulk.Publish(reply, body); err != nil {
+		s.log.Debug("a request could not be answered", "error", err)
+	}
+}

@@ -1,0 +1,134 @@
+package router
+
+import (
+	"slices"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// topic is a topic that somebody has subscribed to: the queues that receive
+// it, all in this lane, so that a publish is one record however many they are.
+// The slices are replaced and never changed: publishes under way hold them.
+type topic struct {
+	queues []*queue
+	names  []string
+}
+
+// join makes q one of its topic's queues.
+func (l *lane) join(q *queue) {
+	t := l.topics[q.topic]
+	if t == nil {
+		t = &topic{}
+		l.topics[q.topic] = t
+	}
+	t.queues = append(slices.Clip(t.queues), q)
+	t.names = append(slices.Clip(t.names), q.name)
+}
+
+// part takes q out of its topic.
+func (l *lane) part(q *queue) {
+	t := l.topics[q.topic]
+	i := slices.Index(t.queues, q)
+	t.queues = slices.Delete(slices.Clone(t.queues), i, i+1)
+	t.names = slices.Delete(slices.Clone(t.names), i, i+1)
+	if len(t.queues) == 0 {
+		delete(l.topics, q.topic)
+	}
+}
+
+// resolveTopic checks the name in what follows SubjectPublishTopic.
+func (s *Service) resolveTopic(rest string) *route {
+	if err := scope.CheckTopic(rest); err != nil {
+		return &route{err: err}
+	}
+	return &route{topic: rest, slot: s.slots()[ledger.OfTopic(rest, len(s.slots()))]}
+}
+
+// stageTopic stages a publish for every queue of its topic. Nobody there is a
+// success at once: nothing is stored.
+func (l *lane) stageTopic(p *publication) error {
+	t := l.topics[p.route.topic]
+	if t == nil {
+		l.acknowledge(p, broker.Receipt{ID: p.message.ID}, 0)
+		return nil
+	}
+	for _, q := range t.queues {
+		if err := l.queueAdmits(q, p.size); err != nil {
+			return err
+		}
+	}
+	if err := l.meshAdmits(int64(len(t.queues)), p.size); err != nil {
+		return err
+	}
+	p.to = t.queues
+	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, Queues: t.names, Due: p.due, Dedup: p.dedup, Tag: p})
+	if err == nil {
+		l.stagingTopic(p, 1)
+	}
+	return err
+}
+
+// stagingTopic keeps account as staging does: each queue has a message more or
+// less, and the mesh a body.
+func (l *lane) stagingTopic(p *publication, sign int64) {
+	for _, q := range p.to {
+		q.staged += sign
+		q.stagedBytes += sign * p.size
+	}
+	n := sign * int64(len(p.to))
+	l.entries.Add(n)
+	l.bytes.Add(sign * p.size)
+	l.stagedEntries += n
+	l.stagedBytes += sign * p.size
+}
+
+// storedTopic answers a publish to a topic that is in the log.
+func (l *lane) storedTopic(p *publication, r broker.Receipt) {
+	l.stagingTopic(p, -1)
+	if r.Duplicate {
+		l.ledger.Count("", ledger.Deduplicated, 1)
+	}
+	l.acknowledge(p, r, len(p.to))
+}
+
+// over says that q is a listener's and the listener is gone.
+func (q *queue) over() bool { return q.kind == scope.KindListener && q.bound == nil }
+
+// stray is an entry of a listener that is not there any more. What it has not
+// handled is discarded; what somebody redrives to it since is given up again,
+// and says why.
+func (l *lane) stray(e *broker.Entry, q *queue) {
+	l.forgetLater(q)
+	if e.Generation == 0 {
+		l.drop(e)
+		return
+	}
+	meta := q.store.Meta(e)
+	meta.Reason, meta.Error = protocol.ReasonGone, "the listener is not there any more: discard the message, or publish it again"
+	meta.LastFailure, meta.FirstFailure, meta.Due = l.wall, l.wall, 0
+	if q.store.DeadLetter(e, meta) {
+		e.Slot = settled
+		l.count(q, ledger.DeadLettered)
+		return
+	}
+	e.Slot = straying
+	l.strays = append(l.strays, e)
+}
+
+// strayAgain gives up what could not be given up before the ledgers of dead
+// letters were known.
+func (l *lane) strayAgain() {
+	if len(l.strays) == 0 || !l.s.next.known() {
+		return
+	}
+	strays := l.strays
+	l.strays = nil
+	for _, e := range strays {
+		if e.Slot == straying {
+			l.stray(e, l.queueOf(e))
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package sdk_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+func done(context.Context, *client.Delivery) error { return nil }
+
+// declared waits for the hello that declares the subscriptions, and returns
+// the last.
+func (s *standIn) declared(n int) protocol.SubscriptionSpec {
+	s.t.Helper()
+	for {
+		h := receive(s.t, s.hellos)
+		if len(h.Subscriptions) == n {
+			return h.Subscriptions[n-1]
+		}
+	}
+}
+
+func TestSubscriptionsToTopicsAreDeclared(t *testing.T) {
+	s := startStandIn(t)
+	c := s.connect()
+	if _, err := c.Listen(t.Context(), "/topic/news", done, client.Timeout(time.Second), client.InExecution("e1")); err != nil {
+		t.Fatal(err)
+	}
+	if spec := s.declared(1); spec.Kind != protocol.KindListen || spec.Topic != "news" || spec.Execution != "e1" || spec.TimeoutMs != 1000 || spec.Route != "" {
+		t.Errorf("declared: %+v", spec)
+	}
+	if _, err := c.Observe(t.Context(), "news", done, client.Group("g"), client.MaxRetries(5)); err != nil {
+		t.Fatal(err)
+	}
+	if spec := s.declared(2); spec.Kind != protocol.KindObserve || spec.Group != "g" || spec.ObserverID != "" || spec.MaxRetries != 5 {
+		t.Errorf("declared: %+v", spec)
+	}
+}
+
+// An observer's id is the same each time the program runs.
+func TestObserverIDs(t *testing.T) {
+	for want, opts := range map[string]struct {
+		program string
+		opts    []client.WorkOption
+	}{
+		"host-billing":           {"host/billing", nil},
+		"host-billing:orders-v2": {"host/billing", []client.WorkOption{client.Name("orders.v2")}},
+		"mine":                   {"host/billing", []client.WorkOption{client.ID("mine")}},
+		"a-dlq_":                 {"a-dlq", nil},
+		strings.Repeat("x", 90):  {strings.Repeat("x", 300), nil},
+		"b-r---------ba-":        {"bär äöü\x00\n日本.ba/", nil},
+	} {
+		s := startStandIn(t)
+		if _, err := s.connect(client.Name(opts.program)).Observe(t.Context(), "t", done, opts.opts...); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.declared(1).ObserverID; got != want {
+			t.Errorf("%q is %q, want %q", opts.program, got, want)
+		}
+	}
+}
+
+func TestWhatASubscriptionCannotHave(t *testing.T) {
+	s := startStandIn(t)
+	c := s.connect()
+	for what, err := range map[string]error{
+		"topic":              second(c.Observe(t.Context(), "a b", done)),
+		"no handler":         second(c.Observe(t.Context(), "t", nil)),
+		"id":                 second(c.Observe(t.Context(), "t", done, client.ID("a::b"))),
+		"group":              second(c.Observe(t.Context(), "t", done, client.Group("*"))),
+		"execution":          second(c.Listen(t.Context(), "t", done, client.InExecution("a.b"))),
+		"a listener's tries": second(c.Listen(t.Context(), "t", done, client.MaxRetries(2))),
+		"a listener's id":    second(c.Listen(t.Context(), "t", done, client.ID("x"))),
+		"a route's group":    second(c.Work(t.Context(), "e", "r", done, client.Group("g"))),
+		"a topic published":  second(c.Publish(t.Context(), client.Topic("a::b"), nil)),
+	} {
+		if code := protocol.CodeOf(err); code != protocol.CodeInvalidArgs && code != protocol.CodeInvalidName {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A subscription that others stand in the way of is refused alone; one that was
+// taken before asks again until it is taken.
+func TestRefusedSubscription(t *testing.T) {
+	s := startStandIn(t)
+	c := s.connect()
+	s.refusing("taken")
+	if _, err := c.Observe(t.Context(), "t", done, client.ID("taken")); protocol.CodeOf(err) != protocol.CodeObserverIDConflict {
+		t.Fatalf("got %v", err)
+	}
+	w, err := c.Observe(t.Context(), "t", done, client.ID("mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.refusing("mine")
+	for len(s.hellos) > 0 {
+		<-s.hellos
+	}
+	s.cut()
+	s.declared(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := w.Ready(ctx); protocol.CodeOf(err) != protocol.CodeTimeout {
+		t.Errorf("ready although it is refused: %v", err)
+	}
+	s.refusing()
+	ctx, cancel = context.WithTimeout(t.Context(), guard)
+	defer cancel()
+	if err := w.Ready(ctx); err != nil {
+		t.Errorf("asked again: %v", err)
+	}
+	if err := w.Dispose(ctx); err != nil {
+		t.Error(err)
+	}
+}
