@@ -168,7 +168,7 @@ func TestALongHandlerOutlivesItsRouters(t *testing.T) {
 		if n%5 == 0 {
 			m.AwaitReady()
 		}
-		publishUntilStored(t, c, client.Queue("e", "other"))
+		publishUntilStored(t, c, client.Queue("e", "other"), nil)
 	}
 	m.AwaitReady()
 	close(finish)
@@ -182,12 +182,12 @@ func TestALongHandlerOutlivesItsRouters(t *testing.T) {
 }
 
 // publishUntilStored publishes again while the mesh is away.
-func publishUntilStored(t *testing.T, c *client.Client, to client.Destination) {
+func publishUntilStored(t *testing.T, c *client.Client, to client.Destination, data []byte, opts ...client.PublishOption) {
 	t.Helper()
 	harness.Await(t, "a publish is answered", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		_, err := c.Publish(ctx, to, nil)
+		_, err := c.Publish(ctx, to, data, opts...)
 		return err == nil
 	})
 }
@@ -308,7 +308,7 @@ func TestAStoppedServiceGivesNobodyUp(t *testing.T) {
 	registry.Resume()
 	router.Resume()
 	m.AwaitReady()
-	publishUntilStored(t, c, client.Queue("e", "other"))
+	publishUntilStored(t, c, client.Queue("e", "other"), nil)
 	close(finish)
 	harness.Await(t, "the message is settled", func() bool { return m.Queue("e", "r").Counters[protocol.CountAcknowledged] == 1 })
 	if q := m.Queue("e", "r"); len(began) != 0 || q.Counters[protocol.CountVanished] != 0 || silent.MatchString(registry.Output()) {
