@@ -45,15 +45,16 @@ type lane struct {
 	stalledUntil          int64
 	draining              bool
 
-	pauses   entryHeap // entries that are not due, by due time
-	verdicts verdicts
-	schedule schedule
-	closed   closing.Closed
-	tombEnd  time.Time // when the next of them ends; zero: none does
-	takeover takeover
-	audits   audits
-	late     late
-	blocks   blocks
+	standstill standstill
+	pauses     entryHeap // entries that are not due, by due time
+	verdicts   verdicts
+	schedule   schedule
+	closed     closing.Closed
+	tombEnd    time.Time // when the next of them ends; zero: none does
+	takeover   takeover
+	audits     audits
+	late       late
+	blocks     blocks
 	// diversionsEnded: there is nothing left of the last owner's.
 	diversionsEnded bool
 
@@ -159,6 +160,7 @@ func (l *lane) Incoming(*ledger.Message, *ledger.Meta) error { return nil }
 // Tick does what time and the turn's events have made due.
 func (l *lane) Tick(now time.Time) time.Time {
 	l.setTime(now)
+	l.standstill.look(l.now)
 	l.expire()
 	l.resume()
 	l.schedule.tick(l)
@@ -173,10 +175,12 @@ func (l *lane) Tick(now time.Time) time.Time {
 	more := l.dispatch()
 	l.flushCounts()
 	l.publishGauges()
-	if more {
-		return now
+	pause := int64(0)
+	if !more {
+		pause = l.nextTick()
 	}
-	return now.Add(time.Duration(l.nextTick()))
+	l.standstill.planned = l.now + pause
+	return now.Add(time.Duration(pause))
 }
 
 func (l *lane) setTime(now time.Time) { l.now, l.wall = l.s.clock(now), now.UnixNano() }
@@ -189,7 +193,7 @@ func (l *lane) nextTick() int64 {
 	next := l.now + int64(idle)
 	for _, d := range l.deadlines {
 		if d.first != nil {
-			next = min(next, d.first.started+d.limit)
+			next = min(next, max(d.first.started+d.limit, l.standstill.until))
 		}
 	}
 	for _, c := range l.resting {

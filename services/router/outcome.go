@@ -164,8 +164,12 @@ func (l *lane) bounced(t token) {
 	l.putBack(d)
 }
 
-// expire ends the deliveries whose time is up.
+// expire ends the deliveries whose time is up, unless their outcomes may be here
+// unread.
 func (l *lane) expire() {
+	if l.now < l.standstill.until {
+		return
+	}
 	for _, list := range l.deadlines {
 		for d := list.first; d != nil && d.started+list.limit <= l.now; d = list.first {
 			if d.q.groups != nil {

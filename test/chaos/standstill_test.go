@@ -1,0 +1,57 @@
+package chaos_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/test/harness"
+)
+
+// The only router stands still for longer than the deliveries it has given out
+// may take, and they are handled meanwhile: their answers, which it has not read
+// yet when it goes on, count, and no time limit does.
+func TestAnAnswerInTimeCountsAfterAStandstill(t *testing.T) {
+	t.Parallel()
+	const limit, messages = time.Second, 50
+	m := harness.StartSeparate(t, nil)
+	c := m.Connect()
+	for route, opts := range map[string][]client.WorkOption{"plain": nil, "ordered": {client.FIFO()}} {
+		began, finish := make(chan struct{}, 2*messages), make(chan struct{})
+		handled := make(chan struct{}, 2*messages)
+		opts = append(opts, client.Timeout(limit), client.Concurrency(messages))
+		if _, err := c.Work(t.Context(), "e", route, func(ctx context.Context, d *client.Delivery) error {
+			began <- struct{}{}
+			<-finish
+			handled <- struct{}{}
+			return ctx.Err()
+		}, opts...); err != nil {
+			t.Fatal(err)
+		}
+		for n := range messages {
+			if _, err := c.Publish(t.Context(), client.Queue("e", route), nil, client.InGroup(string(rune('A'+n)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range messages {
+			harness.Receive(t, "a handler begins", began)
+		}
+		router := m.Instance("router-1")
+		router.Pause()
+		close(finish)
+		for range messages {
+			harness.Receive(t, "a handler ends", handled)
+		}
+		harness.Wait(t, 5*limit)
+		router.Resume()
+		harness.Await(t, "the messages are settled", func() bool {
+			q := m.Queue("e", route)
+			return q.Queue != "" && q.Ready+q.InFlight+q.Waiting+q.Moving == 0
+		})
+		if q := m.Queue("e", route); q.Counters[protocol.CountAcknowledged] != messages || q.Counters[protocol.CountFailed] != 0 || len(handled) != 0 {
+			t.Errorf("%s: %+v, %d handled again", route, q, len(handled))
+		}
+	}
+}
