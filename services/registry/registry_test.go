@@ -494,9 +494,16 @@ func TestSeveralRegistriesAgree(t *testing.T) {
 	eventually(t, "both know two workers", func() bool { return slices.Equal(counts(), []float64{2, 2}) })
 	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w1"})
 	eventually(t, "both know one worker", func() bool { return slices.Equal(counts(), []float64{1, 1}) })
-	ready, err := mesh.Gather[protocol.Ready](guard(t), nc, protocol.SubjectReady, nil, 0)
-	if err != nil || len(ready) != 2 || !ready[0].Ready || ready[0].Instance == ready[1].Instance {
-		t.Errorf("ready: %+v, %v", ready, err)
+	var ready []protocol.Ready
+	eventually(t, "both to say whether they are ready", func() bool { // one that is slow to is not waited for
+		var err error
+		if ready, err = mesh.Gather[protocol.Ready](guard(t), nc, protocol.SubjectReady, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		return len(ready) == 2
+	})
+	if !ready[0].Ready || !ready[1].Ready || ready[0].Instance == ready[1].Instance {
+		t.Errorf("ready: %+v", ready)
 	}
 }
 
