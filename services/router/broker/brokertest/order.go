@@ -185,6 +185,78 @@ func (s *suite) fifoVanished() {
 	s.awaitEmpty("r", 0)
 }
 
+// fifoObserved: an observer, and the members of a group, of a topic have each of
+// its message groups in order and in one hand, whoever is told to fail, beside an
+// observer that takes them as they come.
+func (s *suite) fifoObserved() {
+	const groups, each = 3, 15
+	seed := uint64(time.Now().UnixNano())
+	s.Logf("seed %d", seed)
+	topic := s.topic()
+	var handlers sync.WaitGroup
+	defer handlers.Wait()
+	checkers := map[string]*orderChecker{}
+	for id, members := range map[string]int{"one": 1, "@several": 3} {
+		c := newOrderChecker(s)
+		defer c.stop()
+		checkers[id] = c
+		for i := range members {
+			spec := observe(topic, id)
+			spec.Type, spec.MaxRetries, spec.Concurrency = protocol.TypeFIFO, 1000, new(2+i)
+			w, rng := s.worker(spec), rand.New(rand.NewPCG(seed, uint64(i)))
+			handlers.Go(func() { c.work(w, rng) })
+		}
+	}
+	plain := s.worker(observe(topic, "plain"))
+	plain.each(func(delivery) protocol.Outcome { return protocol.Acknowledged })
+	for n := range each {
+		for g := range groups {
+			s.publishTopic(topic, []byte(strconv.Itoa(n)), protocol.HeaderGroup, strconv.Itoa(g))
+		}
+	}
+	for id, queue := range map[string]string{
+		"one": observerQueue(topic, "one"), "@several": groupQueue(topic, "several"), "plain": observerQueue(topic, "plain"),
+	} {
+		q := s.settled(queue, 0)
+		equal(s, "acknowledged by "+id, q.Counters[protocol.CountAcknowledged], groups*each)
+		for g := range groups {
+			if c := checkers[id]; c != nil {
+				equal(s, "handled in order by "+id, c.done(strconv.Itoa(g)), each)
+			}
+		}
+	}
+}
+
+// fifoObservedBlocks: what waits for a dead letter waits in its own observer's
+// queue, and nowhere else.
+func (s *suite) fifoObservedBlocks() {
+	topic := s.topic()
+	strict, other := observe(topic, "strict"), observe(topic, "other")
+	strict.Type, strict.OnDeadLetter = protocol.TypeFIFO, protocol.DeadLetterBlock
+	other.Type = protocol.TypeFIFO
+	blocked, free := s.worker(strict), s.worker(other)
+	for _, name := range []string{"A", "B"} {
+		s.publishTopic(topic, []byte(name), protocol.HeaderGroup, "g")
+	}
+	blocked.next().end(protocol.Rejected)
+	for _, name := range []string{"A", "B"} {
+		d := free.next()
+		equal(s, "message", string(d.Data), name)
+		d.end(protocol.Acknowledged)
+	}
+	queue := observerQueue(topic, "strict")
+	s.eventually("the group to be blocked", func() bool { return s.queueNamed(queue).BlockedGroups == 1 && s.queueNamed(queue).Dead == 1 })
+	s.stays("the group waits", func() bool { return len(blocked.deliveries) == 0 })
+	equal(s, "redriven", s.act(protocol.SubjectDeadRedrive, protocol.DeadActRequest{Topic: topic}), 1)
+	for _, name := range []string{"A", "B"} {
+		d := blocked.next()
+		equal(s, "message", string(d.Data), name)
+		d.end(protocol.Acknowledged)
+	}
+	s.settled(queue, 0)
+	equal(s, "delivered to the other", s.settled(observerQueue(topic, "other"), 0).Counters[protocol.CountDelivered], 2)
+}
+
 // blocked: after a dead letter its group waits, and no other, until the letter
 // is redriven and handled, or discarded.
 func (s *suite) blocked() {

@@ -64,6 +64,8 @@ var together = []testCase{
 	{"FIFOKeepsPlace", (*suite).fifoKeepsPlace},
 	{"FIFOTimeout", (*suite).fifoTimeout},
 	{"FIFOVanished", (*suite).fifoVanished},
+	{"FIFOObserved", (*suite).fifoObserved},
+	{"FIFOObservedBlocks", (*suite).fifoObservedBlocks},
 	{"Blocked", (*suite).blocked},
 	{"Diverted", (*suite).diverted},
 	{"FIFORandom", (*suite).fifoRandom},
