@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -16,6 +17,7 @@ type outbox struct {
 	flying int    // batches under way
 	pause  time.Time
 	wait   backoff
+	most   int // items of a batch; 0: offerItems
 }
 
 // progress is how far a handover is.
@@ -92,7 +94,7 @@ func (l *Ledger) courier(now time.Time) (wake time.Time) {
 				wake = sooner(wake, b.pause)
 				break
 			}
-			items := b.take()
+			items := b.take(min(offerBytes, l.store.maxFrame()))
 			if len(items) == 0 {
 				break
 			}
@@ -103,8 +105,10 @@ func (l *Ledger) courier(now time.Time) (wake time.Time) {
 }
 
 // take picks the next handovers that wait, as many as go at once. One that
-// would run too far ahead of the oldest waits.
-func (b *outbox) take() (items []*Entry) {
+// would run too far ahead of the oldest waits. What goes with a message, such as
+// the text of its error, is not in most, bytes: offered
+// makes a batch of half as many that turned out too long.
+func (b *outbox) take(most int) (items []*Entry) {
 	bytes := 0
 	for ; b.next < b.base+min(uint64(len(b.slots)), MaxOutstanding); b.next++ {
 		e := b.at(b.next)
@@ -112,7 +116,7 @@ func (b *outbox) take() (items []*Entry) {
 			continue
 		}
 		bytes += int(e.Size) + bodyOverhead
-		if len(items) > 0 && bytes > offerBytes || len(items) == offerItems {
+		if len(items) > 0 && bytes > most || len(items) == cmp.Or(b.most, offerItems) {
 			break
 		}
 		e.out.progress = flies
@@ -238,6 +242,11 @@ func (l *Ledger) offered(b *outbox, items []*Entry, a answer, err error) {
 	}
 	if !again {
 		b.wait = backoff{}
+		b.most = min(2*b.most, offerItems)
+		return
+	}
+	if errors.Is(err, errTooLong) && len(items) > 1 {
+		b.most = len(items) / 2
 		return
 	}
 	b.pause = l.env.now().Add(b.wait.next())

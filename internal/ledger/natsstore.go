@@ -376,7 +376,10 @@ func (s *natsStore) offer(ctx context.Context, dest string, batch []byte) ([]byt
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	m, err := s.conn.RequestWithContext(ctx, protocol.SubjectHandover+dest, batch)
-	if err != nil {
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		return nil, errTooLong
+	case err != nil:
 		return nil, err
 	}
 	return m.Data, nil

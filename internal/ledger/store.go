@@ -34,7 +34,7 @@ type store interface {
 	// broken says that the answer to the last publish will not come.
 	broken() bool
 	// offer hands a batch to the owner of another ledger and returns its
-	// answer.
+	// answer. errTooLong: it cannot be sent, a shorter one could.
 	offer(ctx context.Context, dest string, batch []byte) ([]byte, error)
 	// sleep waits; the error is the context's cause.
 	sleep(ctx context.Context, d time.Duration) error
@@ -51,6 +51,9 @@ type stored struct {
 // errUnreadable says that the log has the newest frame and does not give it
 // out.
 var errUnreadable = errors.New("ledger: the newest frame cannot be read")
+
+// errTooLong says that NATS does not carry a message as long.
+var errTooLong = errors.New("ledger: longer than NATS carries")
 
 // fencedError refuses a frame that does not follow the newest, whose sequence
 // is last; 0: not said.

@@ -59,6 +59,11 @@ func (l *lane) divert(q *queue, e *broker.Entry, meta broker.Meta) bool {
 	}
 	done := q.store.DeadLetter(e, meta)
 	if done {
+		// Counted with the letter's record: the counts of a turn are in its first
+		// commit, and who ends a diversion does not count again.
+		for range behind {
+			l.count(q, ledger.DeadLettered)
+		}
 		l.followLetter(q, behind, fmt.Sprintf("%s, before it in its group, was dead-lettered: %s", e.ID, meta.Reason))
 	}
 	l.diverted(key)
@@ -75,7 +80,9 @@ func (l *lane) followLetter(q *queue, entries []*broker.Entry, why string) {
 		if meta.FirstFailure == 0 {
 			meta.FirstFailure = l.wall
 		}
-		l.countIf(q.store.DeadLetter(e, meta), q, ledger.DeadLettered)
+		if !q.store.DeadLetter(e, meta) {
+			l.s.log.Error("what follows a dead letter could not follow it", "queue", q.name, "message", e.ID)
+		}
 	}
 }
 

@@ -49,7 +49,11 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // newFixtureAlone has no places yet for what leaves the router.
-func newFixtureAlone(t *testing.T) *fixture {
+func newFixtureAlone(t *testing.T) *fixture { return newFixtureOf(t, 0) }
+
+// newFixtureOf is that with a NATS that takes no longer messages than so many
+// bytes, 0 for the default.
+func newFixtureOf(t *testing.T, maxPayload int32) *fixture {
 	t.Helper()
 	f := &fixture{
 		T: t, workers: make(map[string]protocol.Worker), arrived: make(map[string][]ledger.Meta),
@@ -57,7 +61,7 @@ func newFixtureAlone(t *testing.T) *fixture {
 	}
 	f.decide = retryAtOnce
 	ctx := f.guarded()
-	server, err := natsserver.Start(ctx, natsserver.Options{DataDir: t.TempDir(), Port: -1, SyncInterval: time.Minute, Logger: f.log})
+	server, err := natsserver.Start(ctx, natsserver.Options{DataDir: t.TempDir(), Port: -1, SyncInterval: time.Minute, MaxPayload: maxPayload, Logger: f.log})
 	if err != nil {
 		t.Fatal(err)
 	}
