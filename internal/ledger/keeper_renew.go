@@ -17,7 +17,7 @@ import (
 // there, and brings the open ones in line with it.
 func (k *Keeper) renew(ctx context.Context) error {
 	began := time.Now()
-	closed := k.closedOnes()
+	closed, kept := k.closedOnes(), k.kept()
 	var (
 		now     leases
 		surplus []string
@@ -30,6 +30,11 @@ func (k *Keeper) renew(ctx context.Context) error {
 			}
 		}
 		surplus = t.share(k.o.Instance, k.all)
+		for _, name := range surplus {
+			if !kept[name] { // of an earlier life, which ended without leaving: there is nothing to stop
+				delete(t.Holders, name)
+			}
+		}
 		now = *t
 	})
 	if err != nil {
@@ -60,6 +65,20 @@ func (k *Keeper) closedOnes() []string {
 			names = append(names, name)
 		default:
 		}
+	}
+	return names
+}
+
+// kept are the ledgers that this process has, or has not closed yet.
+func (k *Keeper) kept() map[string]bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	names := make(map[string]bool, len(k.slots)+len(k.leaving))
+	for name := range k.slots {
+		names[name] = true
+	}
+	for name := range k.leaving {
+		names[name] = true
 	}
 	return names
 }

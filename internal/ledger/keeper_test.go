@@ -263,6 +263,27 @@ func TestARestartedInstanceHasItsOwnBackAtOnce(t *testing.T) {
 	_ = killed.Stop(keeperGuard(t)) // it cannot tell NATS, which is not the point here
 }
 
+// An instance that was killed and is back finds more of its own than its share,
+// since another came meanwhile: what it does not open it frees.
+func TestARestartedInstanceFreesWhatIsTooMuch(t *testing.T) {
+	f, server := newFakes(t), keeperServer(t, t.TempDir())
+	nc := keeperConn(t, server)
+	killed := newFakes(t).keeper(nc, "a")
+	if err := killed.Start(keeperGuard(t)); err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	other := f.mustStart(keeperConn(t, server), "b")
+	again := f.mustStart(keeperConn(t, server), "a")
+	f.until("both have their share", func() bool { return len(other.Owned()) == 4 && len(again.Owned()) == 4 })
+	f.until("all are open", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.open) == 8
+	})
+	_ = killed.Stop(keeperGuard(t)) // it cannot tell NATS, which is not the point here
+}
+
 func TestALedgerThatClosesItselfIsOpenedAgain(t *testing.T) {
 	f, nc := newFakes(t), keeperConn(t, keeperServer(t, t.TempDir()))
 	k := f.mustStart(nc, "a")
