@@ -71,42 +71,96 @@ func TestKilledMeshAndWorkersKeepOrder(t *testing.T) {
 	if harness.Soak(t) > 0 {
 		kills = 60
 	}
-	o := &ordered{t: t, mesh: harness.Start(t), path: filepath.Join(t.TempDir(), "witnesses")}
-	o.client = o.mesh.Connect()
-	if _, err := o.client.Work(t.Context(), "ordered", "r", witness,
-		client.FIFO(), client.Concurrency(3), client.MaxRetries(50), client.Backoff(10*time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	crew := []*harness.Worker{o.spawn(), o.spawn()}
-	ctx, stop := context.WithCancel(t.Context())
-	var publishing sync.WaitGroup
-	defer func() { stop(); publishing.Wait() }()
-	for g := range orderGroups {
-		publishing.Go(func() { o.publish(ctx, strconv.Itoa(g), kills) })
-	}
-	for i := range kills {
-		o.progress(1 + rand.IntN(30))
-		if i%2 == 1 {
-			o.mesh.Kill()
+	o := &ordered{t: t, mesh: harness.Start(t), each: orderEach * max(kills/6, 1)}
+	o.run(func() {
+		for i := range kills {
+			o.progress(1 + rand.IntN(30))
+			if i%2 == 1 {
+				o.mesh.Kill()
+			}
+			victim := o.killOne()
+			if i%2 == 1 {
+				o.mesh.Restart()
+			}
+			o.crew[victim] = o.spawn()
 		}
-		victim := rand.IntN(len(crew))
-		o.kill(crew[victim])
-		if i%2 == 1 {
-			o.mesh.Restart()
-		}
-		crew[victim] = o.spawn()
-	}
-	publishing.Wait()
-	o.mesh.AwaitRest("ordered", 2*time.Minute)
-	o.check(kills)
+	})
 }
 
-// ordered is a run of that test.
+// The same with three routers as processes of their own, of which one after the
+// other is killed, or stands still until another has its lanes and then goes on
+// with what it knew.
+func TestKilledRoutersKeepOrder(t *testing.T) {
+	kills := 4
+	if harness.Soak(t) > 0 {
+		kills = 60
+	}
+	m := harness.StartSeparate(t, map[string]int{"router": 3})
+	o := &ordered{t: t, mesh: m.Mesh, each: orderEach * max(kills/6, 1)}
+	o.run(func() {
+		for i := range kills {
+			o.progress(1 + rand.IntN(30))
+			router := m.Instance("router-" + strconv.Itoa(1+rand.IntN(3)))
+			if i%3 == 2 {
+				router.Pause()
+				for lane := range lanes { // also those it had
+					publishUntilStored(t, o.client, client.Queue("probe", routeIn(lane)), nil)
+				}
+				o.progress(1 + rand.IntN(30))
+				router.Resume()
+				continue
+			}
+			router.Kill()
+			if i%2 == 1 {
+				o.crew[o.killOne()] = o.spawn()
+			}
+			router.Start()
+			if i%4 == 3 {
+				m.AwaitReady()
+			}
+		}
+	})
+}
+
+// ordered is a run of such a test.
 type ordered struct {
 	t      *testing.T
 	mesh   *harness.Mesh
+	each   int // messages of a group
 	client *client.Client
 	path   string
+	crew   []*harness.Worker
+}
+
+// run publishes and handles everything while disturb does what it will, and
+// reads the witnesses then.
+func (o *ordered) run(disturb func()) {
+	o.t.Helper()
+	o.path = filepath.Join(o.t.TempDir(), "witnesses")
+	o.client = o.mesh.Connect()
+	if _, err := o.client.Work(o.t.Context(), "ordered", "r", witness,
+		client.FIFO(), client.Concurrency(3), client.MaxRetries(50), client.Backoff(10*time.Millisecond)); err != nil {
+		o.t.Fatal(err)
+	}
+	o.crew = []*harness.Worker{o.spawn(), o.spawn()}
+	ctx, stop := context.WithCancel(o.t.Context())
+	var publishing sync.WaitGroup
+	defer func() { stop(); publishing.Wait() }()
+	for g := range orderGroups {
+		publishing.Go(func() { o.publish(ctx, strconv.Itoa(g)) })
+	}
+	disturb()
+	publishing.Wait()
+	o.mesh.AwaitRest("ordered", 2*time.Minute)
+	o.check()
+}
+
+// killOne kills one of the crew and says which.
+func (o *ordered) killOne() int {
+	o.t.Helper()
+	victim := rand.IntN(len(o.crew))
+	o.kill(o.crew[victim])
+	return victim
 }
 
 func (o *ordered) spawn() *harness.Worker {
@@ -136,8 +190,8 @@ func (o *ordered) kill(w *harness.Worker) {
 
 // publish publishes a group's messages one after the other, each until it is
 // answered.
-func (o *ordered) publish(ctx context.Context, group string, kills int) {
-	for n := range orderEach * max(kills/6, 1) {
+func (o *ordered) publish(ctx context.Context, group string) {
+	for n := range o.each {
 		number := strconv.Itoa(n)
 		for ctx.Err() == nil {
 			_, err := o.client.Publish(ctx, client.Queue("ordered", "r"), []byte(o.path+"|"+number),
@@ -172,12 +226,12 @@ func (o *ordered) progress(n int) {
 	target := len(o.lines()) + 2*n
 	harness.Await(o.t, "deliveries", func() bool {
 		lines := o.lines()
-		return len(lines) >= target || strings.Count(strings.Join(lines, "\n"), "done ") >= orderGroups*orderEach
+		return len(lines) >= target || strings.Count(strings.Join(lines, "\n"), "done ") >= orderGroups*o.each
 	})
 }
 
 // check reads the witnesses.
-func (o *ordered) check(kills int) {
+func (o *ordered) check() {
 	o.t.Helper()
 	running := map[string]string{} // by group: the run
 	last, done := map[string]int{}, map[string]bool{}
@@ -210,7 +264,7 @@ func (o *ordered) check(kills int) {
 	}
 	for g := range orderGroups {
 		group := strconv.Itoa(g)
-		if want := orderEach*max(kills/6, 1) - 1; last[group] != want || !done[group] {
+		if want := o.each - 1; last[group] != want || !done[group] {
 			o.t.Errorf("group %s ended at %d of %d", group, last[group], want)
 		}
 	}
