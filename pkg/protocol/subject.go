@@ -89,7 +89,8 @@ const (
 	// <lane>.topic.<topic>: a publish passed on to the router that owns the lane,
 	// with the publisher's own reply subject; and by <lane>.follow: a
 	// WorkerChanged that is answered, with Empty, once the lane delivers as the
-	// record says and has stored what is to outlive it.
+	// record says and has stored what is to outlive it; and by <lane>.owner, which
+	// that router answers with nothing.
 	SubjectLane = Prefix + "lane."
 	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
 	// with a ledger: CloseRequest → CloseReply of its owner.
@@ -146,3 +147,12 @@ func SplitOutcome(subject string) (lane, token string, ok bool) {
 	lane, token, ok = strings.Cut(rest, ".")
 	return lane, token, ok && lane != "" && token != "" && !strings.Contains(token, ".")
 }
+
+// DeadPresentSubject is where a lane asks the owner of a ledger of dead letters
+// for those that groups of its queues wait for: DeadPresentRequest.
+func DeadPresentSubject(ledger string) string {
+	return SubjectDeadLedger + ledger + "." + VerbPresent
+}
+
+// VerbPresent is the verb of DeadPresentSubject.
+const VerbPresent = "present"

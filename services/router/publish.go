@@ -147,9 +147,10 @@ func (s *Service) resolveQueue(rest string) *route {
 // pass gives a publish to the router that owns the lane; it answers the
 // publisher itself. One that came from another router is not passed on again.
 func (in *ingress) pass(at *slot, m *nats.Msg) error {
-	if !in.passOn {
+	if !in.passOn || at.away.Load() {
 		return errMoving
 	}
+	at.passed.Store(true)
 	forward := nats.Msg{
 		Subject: at.subject(in.verb) + "." + m.Subject[len(in.prefix):],
 		Reply:   m.Reply, Header: m.Header, Data: m.Data,
@@ -183,14 +184,17 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 	return nil
 }
 
-// headers checks and takes the publisher's headers; the deduplication id and
-// the schedule are for the mesh alone.
+// headers checks and takes the publisher's headers; the deduplication id, the
+// schedule and the order are for the mesh alone.
 func (p *publication) headers(h nats.Header, now time.Time) error {
 	if err := protocol.CheckHeaders(h); err != nil {
 		return err
 	}
 	due, err := protocol.TakeSchedule(h, now)
 	if err != nil {
+		return err
+	}
+	if p.message.Group, p.message.Priority, err = protocol.TakeOrder(h); err != nil {
 		return err
 	}
 	if !due.IsZero() {
