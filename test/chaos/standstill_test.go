@@ -22,7 +22,7 @@ func TestAnAnswerInTimeCountsAfterAStandstill(t *testing.T) {
 		began, finish := make(chan struct{}, 2*messages), make(chan struct{})
 		handled := make(chan struct{}, 2*messages)
 		opts = append(opts, client.Timeout(limit), client.Concurrency(messages))
-		if _, err := c.Work(t.Context(), "e", route, func(ctx context.Context, d *client.Delivery) error {
+		if _, err := c.Work(t.Context(), "e", route, func(ctx context.Context, _ *client.Delivery) error {
 			began <- struct{}{}
 			<-finish
 			handled <- struct{}{}

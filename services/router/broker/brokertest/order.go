@@ -194,11 +194,15 @@ func (s *suite) fifoObserved() {
 	s.Logf("seed %d", seed)
 	topic := s.topic()
 	var handlers sync.WaitGroup
-	defer handlers.Wait()
 	checkers := map[string]*orderChecker{}
+	defer func() {
+		for _, c := range checkers {
+			c.stop()
+		}
+		handlers.Wait()
+	}()
 	for id, members := range map[string]int{"one": 1, "@several": 3} {
 		c := newOrderChecker(s)
-		defer c.stop()
 		checkers[id] = c
 		for i := range members {
 			spec := observe(topic, id)
