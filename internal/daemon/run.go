@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -44,6 +45,10 @@ func run(ctx context.Context, service string, f *Flags, log *slog.Logger, constr
 	if err != nil {
 		return err
 	}
+	sparing, spared := context.WithCancel(context.WithoutCancel(ctx))
+	var saving sync.WaitGroup
+	saving.Go(func() { SpareMemory(sparing) })
+	defer func() { spared(); saving.Wait() }()
 	if err := look(ctx, service, f, log); err != nil {
 		return err
 	}

@@ -48,6 +48,8 @@ type Server struct {
 	nats    *server.Server
 	release func() error // the data directory's lock
 	name    string
+	dir     string // the data directory
+	log     *logger
 }
 
 // Start starts the server and returns when it takes clients. It fails with
@@ -91,7 +93,7 @@ func start(ctx context.Context, o Options) (*Server, error) {
 		srv.WaitForShutdown()
 		return nil, err
 	}
-	return &Server{nats: srv, name: name}, nil
+	return &Server{nats: srv, name: name, dir: o.DataDir, log: log}, nil
 }
 
 // checkStore fails for a damaged store, or repairs it if the loss is accepted.
@@ -110,14 +112,15 @@ func (o Options) checkStore() error {
 
 func (o Options) server(name string) *server.Options {
 	return &server.Options{
-		ServerName: name,
-		Host:       o.Host,
-		Port:       o.Port,
-		MaxPayload: cmp.Or(o.MaxPayload, DefaultMaxPayload),
-		NoSigs:     true, // signals belong to the program
-		JetStream:  true,
-		StoreDir:   o.DataDir, // the server adds /jetstream
-		SyncAlways: o.SyncInterval == 0, SyncInterval: o.SyncInterval,
+		ServerName:        name,
+		Host:              o.Host,
+		Port:              o.Port,
+		MaxPayload:        cmp.Or(o.MaxPayload, DefaultMaxPayload),
+		NoSigs:            true, // signals belong to the program
+		JetStream:         true,
+		StoreDir:          o.DataDir, // the server adds /jetstream
+		JetStreamMaxStore: allSpace,
+		SyncAlways:        o.SyncInterval == 0, SyncInterval: o.SyncInterval,
 		// Half of the mesh's messages go to a subject that is used once, a
 		// token or an inbox: a cache of subjects is only filled and swept.
 		NoSublistCache: true,

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
+	"github.com/waybill-mq/waybill/internal/daemon"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -31,6 +33,10 @@ func (c *upCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	sparing, spared := context.WithCancel(context.Background())
+	var saving sync.WaitGroup
+	saving.Go(func() { daemon.SpareMemory(sparing) })
+	defer func() { spared(); saving.Wait() }()
 	m, err := up.Start(a.ctx, o)
 	if err != nil {
 		return started(a, "up", err)
