@@ -35,7 +35,7 @@ func TestBacklogWaits(t *testing.T) {
 	harness.Await(t, "all are settled", func() bool { return m.Queue("e", "r").Counters[protocol.CountAcknowledged] == uint64(n) })
 	b.once(all)
 	peak := m.Process().Memory().Peak
-	figure(t, "%d messages of %d B: %d MiB while they waited, %d MiB at most; published in %v, handled in %v",
+	figuref(t, "%d messages of %d B: %d MiB while they waited, %d MiB at most; published in %v, handled in %v",
 		n, size, waiting.Now/mebibyte, peak/mebibyte, publishing, working)
 	most(t, "memory", peak, 512*mebibyte)
 }

@@ -163,7 +163,7 @@ func TestDiskIsFilled(t *testing.T) {
 		f.taken()
 	}
 	f.handled(m)
-	figure(t, "a disk of 64 MiB: %d of %d messages of %d KiB taken", len(f.answered), f.published, fillSize>>10)
+	figuref(t, "a disk of 64 MiB: %d of %d messages of %d KiB taken", len(f.answered), f.published, fillSize>>10)
 }
 
 // A disk that somebody else fills to the last byte: the mesh refuses with a code

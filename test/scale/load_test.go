@@ -144,8 +144,8 @@ func timed(f func()) time.Duration {
 	return time.Since(began).Round(time.Millisecond)
 }
 
-// figure logs a test's line of figures, with the machine's load.
-func figure(t *testing.T, format string, args ...any) {
+// figuref logs a test's line of figures, with the machine's load.
+func figuref(t *testing.T, format string, args ...any) {
 	t.Helper()
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

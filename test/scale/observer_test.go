@@ -58,7 +58,7 @@ func TestStuckObserver(t *testing.T) {
 	var after int64
 	harness.Await(t, "the log is short again", func() bool { after = logSize(t, m); return after <= step })
 	memory := m.Process().Memory()
-	figure(t, "%d MiB past an observer that hangs: log %d MiB, %d when it has caught up; memory %d MiB (%d at most); published and handled by two in %v, caught up in %v",
+	figuref(t, "%d MiB past an observer that hangs: log %d MiB, %d when it has caught up; memory %d MiB (%d at most); published and handled by two in %v, caught up in %v",
 		n*size/mebibyte, full/mebibyte, after/mebibyte, memory.Now/mebibyte, memory.Peak/mebibyte, publishing, waking)
 }
 

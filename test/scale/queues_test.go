@@ -107,7 +107,7 @@ func TestManyQueues(t *testing.T) {
 	release()
 	stuck.await(behind, harness.Guard)
 	stuck.once(all)
-	figure(t, "%d queues, %d of them worked: %d MiB (%d at most), %d MiB after a restart (%d at most); published in %v, worked in %v, exit %v, restart %v",
+	figuref(t, "%d queues, %d of them worked: %d MiB (%d at most), %d MiB after a restart (%d at most); published in %v, worked in %v, exit %v, restart %v",
 		e.queues(), e.active*e.worked, memory.Now/mebibyte, memory.Peak/mebibyte, again.Now/mebibyte, again.Peak/mebibyte, publishing, working, exiting, restarting)
 	most(t, "memory", max(memory.Peak, again.Peak), 1024*mebibyte)
 	most(t, "exit", exiting, 10*time.Second)
