@@ -23,6 +23,10 @@ const (
 	errCodeFenced   = 10071 // wrong last sequence, said with the one there is
 	errCodeNotFound = 10037 // no message
 
+	errCodeNoResources = 10023 // the server is at its limit
+	errCodeNoStorage   = 10047 // the disk is
+	errCodeNotStored   = 10077 // the stream is, or writing failed
+
 	// requestTime is how long a request's answer is waited for.
 	requestTime = 5 * time.Second
 	// readBytes and readFrames bound what one read request brings. A process
@@ -167,6 +171,20 @@ type apiError struct {
 }
 
 func (e *apiError) Error() string { return fmt.Sprintf("JetStream: %s (%d)", e.Description, e.ErrCode) }
+
+// noRoom says whether the log did not take a commit because NATS, its disk or
+// the stream is full.
+func noRoom(err error) bool {
+	refused, ok := errors.AsType[*apiError](err)
+	if !ok {
+		return false
+	}
+	switch refused.ErrCode {
+	case errCodeNoResources, errCodeNoStorage, errCodeNotStored:
+		return true
+	}
+	return false
+}
 
 var errNoResponders = errors.New("ledger: no stream takes the frame")
 
