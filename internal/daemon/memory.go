@@ -22,7 +22,8 @@ const (
 
 // SpareMemory keeps garbage from doubling a large heap, such as that of a
 // mesh in which a million messages wait, until ctx ends. It does nothing if GOGC
-// is set in the environment: then that holds.
+// is set in the environment: then that holds. It begins after the start, which
+// should not take longer for it.
 func SpareMemory(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return

@@ -45,16 +45,16 @@ func run(ctx context.Context, service string, f *Flags, log *slog.Logger, constr
 	if err != nil {
 		return err
 	}
-	sparing, spared := context.WithCancel(context.WithoutCancel(ctx))
-	var saving sync.WaitGroup
-	saving.Go(func() { SpareMemory(sparing) })
-	defer func() { spared(); saving.Wait() }()
 	if err := look(ctx, service, f, log); err != nil {
 		return err
 	}
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
+	sparing, spared := context.WithCancel(context.WithoutCancel(ctx))
+	var saving sync.WaitGroup
+	saving.Go(func() { SpareMemory(sparing) })
+	defer func() { spared(); saving.Wait() }()
 	log.Info("serving", "service", service, "name", f.Name)
 	select {
 	case <-ctx.Done():

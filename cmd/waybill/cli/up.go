@@ -33,10 +33,6 @@ func (c *upCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	sparing, spared := context.WithCancel(context.Background())
-	var saving sync.WaitGroup
-	saving.Go(func() { daemon.SpareMemory(sparing) })
-	defer func() { spared(); saving.Wait() }()
 	m, err := up.Start(a.ctx, o)
 	if err != nil {
 		return started(a, "up", err)
@@ -44,6 +40,10 @@ func (c *upCmd) Run(a *app) error {
 	if err := a.show(placeOf(a, m), func() { announce(a, m) }); err != nil {
 		return errors.Join(err, m.Stop(context.Background()))
 	}
+	sparing, spared := context.WithCancel(context.Background())
+	var saving sync.WaitGroup
+	saving.Go(func() { daemon.SpareMemory(sparing) })
+	defer func() { spared(); saving.Wait() }()
 	select {
 	case <-a.ctx.Done():
 		a.hintf("stopping; a second signal ends it at once")
