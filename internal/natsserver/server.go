@@ -39,6 +39,11 @@ type Options struct {
 	// AcceptLoss is the operator's word to start on a damaged store without
 	// what cannot be read, which is removed. Default false: Start fails.
 	AcceptLoss bool
+	// WholeDisk lets what is stored take the disk to its end: who starts the server
+	// looks at Space and stops in time. Default: the server takes three quarters
+	// of what is free at its start, and beyond that also refuses what would make
+	// room.
+	WholeDisk bool
 	// Logger of the server's own messages; default none.
 	Logger *slog.Logger
 }
@@ -111,6 +116,10 @@ func (o Options) checkStore() error {
 }
 
 func (o Options) server(name string) *server.Options {
+	var most int64 // the server's own default
+	if o.WholeDisk {
+		most = allSpace
+	}
 	return &server.Options{
 		ServerName:        name,
 		Host:              o.Host,
@@ -119,7 +128,7 @@ func (o Options) server(name string) *server.Options {
 		NoSigs:            true, // signals belong to the program
 		JetStream:         true,
 		StoreDir:          o.DataDir, // the server adds /jetstream
-		JetStreamMaxStore: allSpace,
+		JetStreamMaxStore: most,
 		SyncAlways:        o.SyncInterval == 0, SyncInterval: o.SyncInterval,
 		// Half of the mesh's messages go to a subject that is used once, a
 		// token or an inbox: a cache of subjects is only filled and swept.

@@ -8,7 +8,5 @@ func (s *Server) Space() (free, total int64, err error) { return diskSpace(s.dir
 // of it, when it could not write to the disk; only another start changes that.
 func (s *Server) Storing() bool { return s.nats.JetStreamEnabled() && !s.log.unwritable.Load() }
 
-// allSpace is how much the server may store: all there is. By itself it takes three
-// quarters of what is free when it starts, and then refuses also what would
-// make room; what may be stored is its users' to decide, by Space.
+// allSpace is more than a disk has.
 const allSpace = 1 << 60

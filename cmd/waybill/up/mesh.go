@@ -139,7 +139,7 @@ func (m *Mesh) startNATS(ctx context.Context) error {
 	}
 	m.nats, err = natsserver.Start(ctx, natsserver.Options{
 		DataDir: m.o.Data, Host: host, Port: port,
-		SyncInterval: time.Duration(m.o.Sync), AcceptLoss: m.o.AcceptLoss, Logger: m.o.Logger,
+		SyncInterval: time.Duration(m.o.Sync), AcceptLoss: m.o.AcceptLoss, WholeDisk: true, Logger: m.o.Logger,
 	})
 	if err != nil {
 		return err
