@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -175,11 +176,13 @@ func (e *apiError) Error() string { return fmt.Sprintf("JetStream: %s (%d)", e.D
 // noRoom says whether the log did not take a commit because NATS, its disk or
 // the stream is full.
 func noRoom(err error) bool {
-	refused, ok := errors.AsType[*apiError](err)
-	if !ok {
-		return false
+	code := 0
+	if refused, ok := errors.AsType[*apiError](err); ok {
+		code = refused.ErrCode
+	} else if refused, ok := errors.AsType[*jetstream.APIError](err); ok {
+		code = int(refused.ErrorCode)
 	}
-	switch refused.ErrCode {
+	switch code {
 	case errCodeNoResources, errCodeNoStorage, errCodeNotStored:
 		return true
 	}
