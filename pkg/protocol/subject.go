@@ -89,7 +89,8 @@ const (
 	// <lane>.topic.<topic>: a publish passed on to the router that owns the lane,
 	// with the publisher's own reply subject; and by <lane>.follow: a
 	// WorkerChanged that is answered, with Empty, once the lane delivers as the
-	// record says and has stored what is to outlive it.
+	// record says and has stored what is to outlive it; and by <lane>.owner, which
+	// that router answers with nothing.
 	SubjectLane = Prefix + "lane."
 	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
 	// with a ledger: CloseRequest → CloseReply of its owner.

@@ -40,6 +40,8 @@ func (s *Service) answer(m *nats.Msg) {
 	what, rest, _ := strings.Cut(m.Subject[len(s.inbox)+1:], ".")
 	who, detail, _ := strings.Cut(rest, ".")
 	switch what {
+	case askOwner:
+		s.slot(who).found(m)
 	case askProbe:
 		s.presence.answered(who, m)
 	case askVerdicts:

@@ -254,6 +254,7 @@ func (s *Service) watch(context.Context) error {
 	s.ending.Go(func() { s.reconnected(ctx, status) })
 	s.ending.Go(func() { s.report(ctx) })
 	s.ending.Go(func() { s.learnNext(ctx) })
+	s.ending.Go(func() { s.lookForOwners(ctx) })
 	s.lifecycle.Add("deliveries", s.drain)
 	return nil
 }

@@ -18,6 +18,9 @@ type slot struct {
 	name    string
 	index   int
 	current atomic.Pointer[openLane]
+
+	passed atomic.Bool // a publish was passed on since the owner was asked for
+	away   atomic.Bool // nobody owned it when that was asked last
 }
 
 // openLane is a lane this router owns.
@@ -124,11 +127,13 @@ func (o *openLane) open(ctx context.Context) error {
 		o.listen("publish-", queues.prefix+">", queues.publish),
 		o.listen("topic-", topics.prefix+">", topics.publish),
 		o.listen("follow-", o.at.subject(verbFollow), o.follow),
+		o.listen("owner-", o.at.subject(askOwner), o.isOwned),
 	)
 	if err != nil {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}
+	o.at.away.Store(false)
 	told, err := mesh.Serve(o.s.mesh, "close-"+o.at.name, protocol.SubjectLane+o.at.name+"."+protocol.VerbClose, o.tell)
 	if err != nil {
 		o.drain(ctx)

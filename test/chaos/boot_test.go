@@ -14,6 +14,7 @@ var silent = regexp.MustCompile("counts as gone")
 
 // A service whose NATS is not there says so, with the address, and ends.
 func TestWithoutNATSAServiceFailsAtItsStart(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,6 +35,7 @@ func TestWithoutNATSAServiceFailsAtItsStart(t *testing.T) {
 // Two instances of one name would take each other's work: the second waits for
 // the end of the first and does not start beside it.
 func TestANameBelongsToOneInstance(t *testing.T) {
+	t.Parallel()
 	m := harness.StartSeparate(t, nil)
 	second := harness.Service(t, "retry", "--nats", m.URL, "--name", "retry-1", "--drain", "1ms")
 	if code := second.Exit(harness.Guard); code != 1 || !strings.Contains(second.Output(), "CONFLICT") {

@@ -188,7 +188,7 @@ func (m *Separate) AwaitReady() {
 
 // waiting says what is not ready, "" when all is.
 func (m *Separate) waiting() string {
-	answers := gather[protocol.Ready](m.Mesh, protocol.SubjectReady, protocol.Empty{})
+	answers := gather[protocol.Ready](m.Mesh, protocol.SubjectReady, protocol.Empty{}, softStall)
 	ready := make(map[string]bool)
 	for _, a := range answers {
 		if !a.Ready {
@@ -207,7 +207,7 @@ func (m *Separate) waiting() string {
 // uneven says which service's ledgers are not spread evenly, or not all open.
 func (m *Separate) uneven() string {
 	held := make(map[string][]float64)
-	for _, s := range gather[protocol.Stats](m.Mesh, protocol.SubjectStats, protocol.Empty{}) {
+	for _, s := range gather[protocol.Stats](m.Mesh, protocol.SubjectStats, protocol.Empty{}, softStall) {
 		held[s.Service] = append(held[s.Service], s.Gauges["lanes"]+s.Gauges["ledgers"])
 	}
 	for service, total := range map[string]float64{"router": 16, "retry": 4, "dlq": 4} {
@@ -222,12 +222,18 @@ func (m *Separate) uneven() string {
 	return ""
 }
 
+// How long after one answer the next may come.
+const (
+	stall     = time.Second            // where a missing one would be taken for an empty one
+	softStall = 300 * time.Millisecond // where it is asked again
+)
+
 // gather asks every instance once.
-func gather[A any](m *Mesh, subject string, question any) []A {
+func gather[A any](m *Mesh, subject string, question any, stall time.Duration) []A {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), askTimeout)
 	defer cancel()
-	answers, err := mesh.Gather[A](ctx, m.nc, subject, question, time.Second)
+	answers, err := mesh.Gather[A](ctx, m.nc, subject, question, stall)
 	if err != nil {
 		m.t.Logf("%s: %v", subject, err)
 		return nil
@@ -244,7 +250,7 @@ func (m *Mesh) queuesOfAll(subject string, question protocol.QueuesRequest) (all
 	for more := true; more; {
 		more = false
 		after := ""
-		for _, page := range gather[protocol.QueuesPage](m, subject, question) {
+		for _, page := range gather[protocol.QueuesPage](m, subject, question, stall) {
 			for _, q := range page.Queues {
 				found[key{page.Instance, q.Queue}] = q
 			}
