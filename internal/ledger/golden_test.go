@@ -158,9 +158,9 @@ func TestMessageRoundTrip(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(m, goldenMessage) {
 		t.Errorf("%+v %v", m, err)
 	}
-	id, size, err := glance(appendMessage(nil, goldenMessage)[1+lengthBytes:])
-	if err != nil || id != goldenID || size != goldenMessage.size() {
-		t.Errorf("at a glance it is %s, %d bytes, %v", id, size, err)
+	glance, err := glance(appendMessage(nil, goldenMessage)[1+lengthBytes:])
+	if err != nil || glance != goldenMessage.brief() || glance.id != goldenID || glance.group == 0 || glance.priority == 0 {
+		t.Errorf("at a glance it is %+v, %v", glance, err)
 	}
 	meta, err := decodeMeta(appendMeta(nil, 7, &goldenMeta)[1+lengthBytes:], plain)
 	if err != nil || !reflect.DeepEqual(meta, goldenMeta) {

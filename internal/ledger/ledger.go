@@ -55,7 +55,9 @@ type Entry struct {
 	Incomplete uint32
 	// FirstFailure is the only time of Meta that stays in memory.
 	FirstFailure int64
+	Group        uint64 // GroupOf the message's
 	Size         uint32 // bytes of headers and body
+	Priority     uint8  // the message's
 	Decided      bool   // handed over, or on its way: never to be delivered
 	flags        flags
 	nth          uint16 // of the recipients of the record in at

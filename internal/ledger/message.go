@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 
+	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -18,6 +19,27 @@ func (m *Message) size() uint32 {
 		}
 	}
 	return uint32(n)
+}
+
+// GroupOf is what an entry keeps of its message's group; 0 for the group "". Two
+// groups of the same number are one to whoever keeps them in order.
+func GroupOf(group string) uint64 {
+	if group == "" {
+		return 0
+	}
+	return max(xxhash.Sum64String(group), 1)
+}
+
+// brief is what an entry keeps of its message.
+type brief struct {
+	id       protocol.MessageID
+	size     uint32
+	group    uint64
+	priority uint8
+}
+
+func (m *Message) brief() brief {
+	return brief{id: m.ID, size: m.size(), group: GroupOf(m.Group), priority: m.Priority}
 }
 
 // appendMessage writes field 2, which a message is of all that has one.
@@ -92,25 +114,29 @@ func (m *Message) decodeHeader(f *fields) {
 }
 
 // glance reads of an encoded message what an entry keeps.
-func glance(b []byte) (id protocol.MessageID, size uint32, err error) {
+func glance(b []byte) (m brief, err error) {
 	f := walk(b)
 	for f.next() {
 		switch f.num {
 		case 1:
-			id = protocol.MessageID(f.fixed(16))
+			m.id = protocol.MessageID(f.fixed(16))
+		case 3:
+			m.priority = uint8(f.uint())
+		case 4:
+			m.group = GroupOf(string(f.slice()))
 		case 5:
 			h := walk(f.slice())
 			for h.next() {
-				size += uint32(len(h.bytes))
+				m.size += uint32(len(h.bytes))
 			}
 			if h.err != nil {
 				f.fail(h.err)
 			}
 		case 6:
-			size += uint32(len(f.slice()))
+			m.size += uint32(len(f.slice()))
 		}
 	}
-	return id, size, f.err
+	return m, f.err
 }
 
 func appendMeta(b []byte, num protowire.Number, m *Meta) []byte {

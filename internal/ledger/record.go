@@ -14,9 +14,8 @@ import (
 // same whether it was just committed or read.
 type record struct {
 	kind   Kind
-	raw    []byte             // the encoded message (accept, carry), when it was read
-	id     protocol.MessageID // of the message
-	size   uint32             // of the message
+	raw    []byte // the encoded message (accept, carry), when it was read
+	brief         // of the message
 	to     []recipient
 	origin *origin // nil: published, not handed over
 	dedup  *Dedup
@@ -193,7 +192,7 @@ func decodeRecord(b []byte, intern interner) (r record, err error) {
 			r.kind = Kind(f.uint32())
 		case 2:
 			r.raw = f.slice()
-			r.id, r.size, err = glance(r.raw)
+			r.brief, err = glance(r.raw)
 		case 3:
 			err = r.decodeRecipient(f.slice(), intern)
 		case 4:

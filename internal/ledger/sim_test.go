@@ -458,7 +458,7 @@ func (o *simOwner) with(f func(*Entry)) {
 func (o *simOwner) publish() {
 	w, or := o.p.w, o.p.w.oracle
 	or.counter++
-	m := &Message{PublishedAt: w.clock, Headers: map[string][]string{"h": {"v", ""}}}
+	m := &Message{PublishedAt: w.clock, Priority: uint8(w.clock % 3), Group: []string{"", "a", "b"}[w.clock/3%3], Headers: map[string][]string{"h": {"v", ""}}}
 	binary.BigEndian.PutUint64(m.ID[8:], or.counter)
 	m.Body = []byte(fmt.Sprintf("%s %s", m.ID, strings.Repeat("b", w.rng.IntN(600))))
 	or.bodies[m.ID] = string(m.Body)

@@ -13,8 +13,8 @@ func snapshot(s *state) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "epoch %d last %d time %d messages %d bytes %d secret %x\n", s.epoch, s.last, s.time, s.messages, s.bytes, s.secret.value)
 	for _, e := range s.inOrder() {
-		fmt.Fprintf(&b, "entry %d %s %s g%d a%d v%d i%d due %d first %d size %d bare %v", e.Key, e.ID, e.Queue.Name,
-			e.Generation, e.Attempt, e.Vanished, e.Incomplete, e.Due, e.FirstFailure, e.Size, e.flags.is(bare))
+		fmt.Fprintf(&b, "entry %d %s %s g%d a%d v%d i%d due %d first %d size %d group %x priority %d bare %v", e.Key, e.ID, e.Queue.Name,
+			e.Generation, e.Attempt, e.Vanished, e.Incomplete, e.Due, e.FirstFailure, e.Size, e.Group, e.Priority, e.flags.is(bare))
 		if e.Decided {
 			fmt.Fprintf(&b, " to %s %d", e.out.dest, e.out.number)
 		}

@@ -156,11 +156,11 @@ func (l *Ledger) repeated(h Dedup, tag any) bool {
 }
 
 func (l *Ledger) accept(m *Message, metas []Meta, o *origin, dedup *Dedup, tag any) error {
-	size := m.size()
+	brief := m.brief()
 	if len(metas) == 0 || len(metas) > maxRecipients {
 		return protocol.Errorf(protocol.CodeLimitExceeded, "a message for %d queues at once: 1 to %d are possible", len(metas), maxRecipients)
 	}
-	n := int(size) + acceptBytes*(1+len(m.Headers)) + len(m.Group) + len(m.Extra)
+	n := int(brief.size) + acceptBytes*(1+len(m.Headers)) + len(m.Group) + len(m.Extra)
 	for i := range metas {
 		n += metas[i].length()
 	}
@@ -174,7 +174,7 @@ func (l *Ledger) accept(m *Message, metas []Meta, o *origin, dedup *Dedup, tag a
 	for i := range metas {
 		to[i].meta = metas[i]
 	}
-	r := record{kind: KindAccept, id: m.ID, size: size, to: to, origin: o, dedup: dedup}
+	r := record{kind: KindAccept, brief: brief, to: to, origin: o, dedup: dedup}
 	l.add(b, staged{record: r, message: m, tag: tag}, before)
 	return nil
 }

@@ -134,7 +134,8 @@ func (s *state) applyTable(r *record) {
 // accept makes an entry of each recipient. An entry's key is its ordinal.
 func (s *state) accept(r *record) {
 	for i := range r.to {
-		e := &Entry{Key: Key(s.ordinal + uint64(i)), ID: r.id, Size: r.size, nth: uint16(i)}
+		e := newEntry(Key(s.ordinal+uint64(i)), &r.brief)
+		e.nth = uint16(i)
 		s.add(e, &r.to[i].meta, len(r.to))
 		if r.origin == nil {
 			e.Queue.Counters[Published]++
@@ -151,6 +152,10 @@ func (s *state) accept(r *record) {
 			s.pinTable(&w.at, w)
 		}
 	}
+}
+
+func newEntry(k Key, m *brief) *Entry {
+	return &Entry{Key: k, ID: m.id, Size: m.size, Group: m.group, Priority: m.priority}
 }
 
 // add takes a new entry in, one of several recipients of its record.
@@ -202,7 +207,7 @@ func (s *state) carry(r *record) {
 		to := &r.to[i]
 		e := s.entries[to.key]
 		if e == nil {
-			e = &Entry{Key: to.key, ID: r.id, Size: r.size}
+			e = newEntry(to.key, &r.brief)
 			s.add(e, &to.meta, len(r.to))
 		} else {
 			s.setMeta(e, &to.meta)

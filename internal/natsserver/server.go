@@ -145,6 +145,9 @@ func await(ctx context.Context, srv *server.Server, log *logger) error {
 	if !srv.ReadyForConnections(readyTimeout) {
 		return protocol.Errorf(protocol.CodeUnavailable, "NATS has started and takes no connections")
 	}
+	if err := ctx.Err(); err != nil { // both had come, and select took the other
+		return fmt.Errorf("starting NATS: %w", err)
+	}
 	return nil
 }
 

@@ -38,6 +38,8 @@ type Delivery struct {
 	Attempt    int    // 1 at first, and again after a redrive
 	MaxRetries int    // attempts that may fail before the dead letter
 	Generation int    // how often the message was redriven
+	Group      string
+	Priority   uint8
 	Data       []byte
 
 	msg       *nats.Msg
@@ -56,6 +58,8 @@ func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg, j *job) *Delive
 		Attempt:    max(number(msg, protocol.HeaderAttempt), 1),
 		MaxRetries: number(msg, protocol.HeaderMaxRetries),
 		Generation: number(msg, protocol.HeaderGeneration),
+		Group:      headerOf(msg, protocol.HeaderGroup),
+		Priority:   uint8(min(number(msg, protocol.HeaderPriority), 255)),
 		Data:       msg.Data,
 		msg:        msg,
 		job:        j,
@@ -71,11 +75,11 @@ func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg, j *job) *Delive
 // Names are matched as they were published, case and all.
 func (d *Delivery) Header(name string) string { return headerOf(d.msg, name) }
 
-// Headers are the publisher's headers.
+// Headers are the publisher's headers; Group and Priority have their own fields.
 func (d *Delivery) Headers() map[string]string {
 	headers := make(map[string]string, len(d.msg.Header))
 	for name, values := range d.msg.Header {
-		if len(values) > 0 && !protocol.ReservedHeader(name) {
+		if len(values) > 0 && !protocol.ReservedHeader(name) && name != protocol.HeaderGroup && name != protocol.HeaderPriority {
 			headers[name] = values[0]
 		}
 	}

@@ -54,6 +54,12 @@ type Message struct {
 	// most one is set; at most ten years ahead (protocol.MaxSchedule).
 	DeliverAt time.Time
 	Delay     time.Duration
+	// Group is the message's group: in a FIFO queue its messages are handled in
+	// order, one at a time. At most protocol.MaxGroup bytes.
+	Group string
+	// Priority is handled first the higher it is, in a queue with priorities
+	// (MaxPriority).
+	Priority uint8
 }
 
 // PublishOption adds to a message.
@@ -82,6 +88,16 @@ func DeliverAt(t time.Time) PublishOption {
 // Delay sets Message.Delay.
 func Delay(d time.Duration) PublishOption {
 	return func(m *Message) { m.Delay = d }
+}
+
+// InGroup sets Message.Group.
+func InGroup(group string) PublishOption {
+	return func(m *Message) { m.Group = group }
+}
+
+// Priority sets Message.Priority.
+func Priority(n uint8) PublishOption {
+	return func(m *Message) { m.Priority = n }
 }
 
 // encode checks the message and forms what goes on the wire. A trace of ctx
@@ -114,6 +130,15 @@ func (m *Message) encode(ctx context.Context) (*nats.Msg, error) {
 	}
 	if err := m.schedule(msg); err != nil {
 		return nil, err
+	}
+	if m.Group != "" {
+		if err := protocol.CheckGroup(m.Group); err != nil {
+			return nil, err
+		}
+		setHeader(msg, protocol.HeaderGroup, m.Group)
+	}
+	if m.Priority > 0 {
+		setHeader(msg, protocol.HeaderPriority, strconv.Itoa(int(m.Priority)))
 	}
 	injectTrace(ctx, msg)
 	return msg, nil

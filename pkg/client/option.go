@@ -36,6 +36,10 @@ type workOptions struct {
 	backoff     time.Duration
 	timeout     time.Duration
 
+	kind         protocol.QueueType
+	onDeadLetter protocol.OnDeadLetter
+	maxPriority  uint8
+
 	// Of subscriptions to a topic.
 	execution  string
 	observerID string

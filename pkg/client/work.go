@@ -112,6 +112,7 @@ func newSpec(h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
 		Name: o.name, Execution: o.execution, ObserverID: o.observerID, Group: o.group,
 		Concurrency: &o.concurrency, MaxRetries: o.maxRetries,
 		BackoffMs: o.backoff.Milliseconds(), TimeoutMs: o.timeout.Milliseconds(),
+		Type: o.kind, OnDeadLetter: o.onDeadLetter, MaxPriority: o.maxPriority,
 	}, nil
 }
 
@@ -183,7 +184,7 @@ func (w *Worker) receive(msg *nats.Msg) {
 func (w *Worker) run(d *Delivery) {
 	defer w.uncount(d, false)
 	if d.overdue() {
-		w.c.presence.memory.drop(d.job) // the router has counted the timeout
+		w.missed(d)
 		return
 	}
 	ctx, cancel := d.within(extractTrace(w.parent(), d.msg))
@@ -196,6 +197,16 @@ func (w *Worker) run(d *Delivery) {
 	if outcome != protocol.Acknowledged {
 		w.c.log.Debug("a delivery was not acknowledged", "message_id", d.ID, "attempt", d.Attempt, "outcome", outcome)
 	}
+}
+
+// missed sees to a delivery that came to its turn too late. The mesh has counted
+// the timeout; of an ordered queue it waits to hear that nobody runs it.
+func (w *Worker) missed(d *Delivery) {
+	if w.spec.Type == protocol.TypeFIFO {
+		w.c.presence.settle(d.job, protocol.Cancelled, "its time was up before it began")
+		return
+	}
+	w.c.presence.memory.drop(d.job)
 }
 
 func (w *Worker) parent() context.Context {
@@ -267,6 +278,11 @@ func (w *Worker) finish(ctx context.Context) error {
 		return nil
 	}
 	held := w.c.presence.memory.held(w)
+	if w.spec.Type == protocol.TypeFIFO {
+		// Handed back, they would run twice at once.
+		return protocol.Errorf(protocol.CodeTimeout, "%d handlers of %s run on although their context is cancelled; what follows them in their groups waits until they return, or the program ends",
+			len(held), scope.ScopedName(w.spec.Execution, w.spec.Route))
+	}
 	for _, j := range held {
 		w.c.presence.settle(j, protocol.Cancelled, errShutdown.Error())
 	}

@@ -41,11 +41,31 @@ type DeadLetter struct {
 	FirstFailure time.Time           `json:"first_failure"`
 	LastFailure  time.Time           `json:"last_failure"`
 	SizeBytes    int                 `json:"size_bytes"`
+	Group        string              `json:"group,omitempty"`
+	Priority     uint8               `json:"priority,omitempty"`
 	Headers      map[string][]string `json:"headers,omitempty"`
 	// HeadersBase64 has, byte for byte, the headers whose values are not UTF-8;
 	// in Headers, which is JSON text, these have U+FFFD for what is not.
 	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
 	Payload       []byte              `json:"payload,omitempty"` // base64 in JSON
+}
+
+// DeadPresentRequest asks the owner of a ledger of dead letters which of them
+// are there, on DeadPresentSubject.
+type DeadPresentRequest struct {
+	Letters []LetterName `json:"letters"`
+}
+
+// LetterName names a dead letter.
+type LetterName struct {
+	Queue     string `json:"queue"`
+	MessageID string `json:"message_id"`
+}
+
+// DeadPresentReply answers DeadPresentRequest, in its order: whether the ledger
+// holds the letter, one on its way out included.
+type DeadPresentReply struct {
+	Present []bool `json:"present"`
 }
 
 // DeadActRequest redrives or discards: one message, the dead letters of a

@@ -37,6 +37,12 @@ const (
 	// neither is delivered.
 	HeaderDeliverAt = "Waybill-Deliver-At"
 	HeaderDelayMs   = "Waybill-Delay-Ms"
+	// HeaderGroup is the group of a message, any text of at most MaxGroup bytes:
+	// a FIFO queue handles a group's messages in order, one at a time.
+	// HeaderPriority, 0 to 255, is handled first the higher it is, in a queue
+	// with priorities. Both are delivered as they were published.
+	HeaderGroup    = "Waybill-Group"
+	HeaderPriority = "Waybill-Priority"
 	// HeaderServiceError and HeaderServiceErrorCode are what NATS micro
 	// services answer errors with; in a reply to a delivery they mean failed.
 	HeaderServiceError     = "Nats-Service-Error"
@@ -78,11 +84,11 @@ var reservedPrefix = []string{"nats-", "waybill-", "amq_", "amq-", "_amq_", "_am
 
 // ReservedHeader says whether a publisher may not set the header, in any case
 // of its letters. Those of the mesh that are the publisher's to set are allowed:
-// HeaderDedup, HeaderDeliverAt and HeaderDelayMs.
+// HeaderDedup, HeaderDeliverAt, HeaderDelayMs, HeaderGroup and HeaderPriority.
 func ReservedHeader(name string) bool {
 	lower := strings.ToLower(name)
 	switch lower {
-	case "nats-msg-id", "waybill-deliver-at", "waybill-delay-ms":
+	case "nats-msg-id", "waybill-deliver-at", "waybill-delay-ms", "waybill-group", "waybill-priority":
 		return false
 	}
 	if reservedExact[lower] {

@@ -50,5 +50,6 @@ const (
 	ReasonRejected   Reason = "rejected"   // a handler rejected it
 	ReasonVanished   Reason = "vanished"   // its workers vanished MaxVanished times
 	ReasonIncomplete Reason = "incomplete" // MaxVanished answers that were no outcome
+	ReasonDiverted   Reason = "diverted"   // one before it in its group was dead-lettered, see DeadLetterDivert
 	ReasonGone       Reason = "gone"       // redriven to a listener that is not there any more
 )

@@ -36,6 +36,14 @@ type QueueInfo struct {
 	Moving     int64     `json:"moving"` // decided, on their way to another service
 	Bytes      int64     `json:"bytes"`
 	Consumers  int       `json:"consumers"`
+	// Type is that of the queue's newest subscription; empty for TypeConcurrent.
+	Type QueueType `json:"type,omitempty"`
+	// Groups are the groups of a FIFO queue that hold something, HeldGroups those
+	// of them whose first message waits for its next attempt, BlockedGroups those
+	// that wait for a dead letter (DeadLetterBlock).
+	Groups        int `json:"groups,omitempty"`
+	HeldGroups    int `json:"held_groups,omitempty"`
+	BlockedGroups int `json:"blocked_groups,omitempty"`
 	// Counters of the queue since it was first used.
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }

@@ -18,6 +18,9 @@ type DecideItem struct {
 	Incomplete uint32  `json:"incomplete"` // before this one
 	MaxRetries int     `json:"max_retries"`
 	BackoffMs  int64   `json:"backoff_ms"`
+	// FIFO says that the message may not be overtaken: it is held in its place
+	// instead of waiting elsewhere.
+	FIFO bool `json:"fifo,omitempty"`
 }
 
 // DecideReply answers DecideRequest.

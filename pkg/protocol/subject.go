@@ -147,3 +147,12 @@ func SplitOutcome(subject string) (lane, token string, ok bool) {
 	lane, token, ok = strings.Cut(rest, ".")
 	return lane, token, ok && lane != "" && token != "" && !strings.Contains(token, ".")
 }
+
+// DeadPresentSubject is where a lane asks the owner of a ledger of dead letters
+// for those that groups of its queues wait for: DeadPresentRequest.
+func DeadPresentSubject(ledger string) string {
+	return SubjectDeadLedger + ledger + "." + VerbPresent
+}
+
+// VerbPresent is the verb of DeadPresentSubject.
+const VerbPresent = "present"

@@ -54,6 +54,14 @@ type SubscriptionSpec struct {
 	MaxRetries  int    `json:"max_retries,omitempty"`
 	BackoffMs   int64  `json:"backoff_ms,omitempty"`
 	TimeoutMs   int64  `json:"timeout_ms,omitempty"`
+	// Type is how the queue's messages are handled; default TypeConcurrent.
+	Type QueueType `json:"type,omitempty"`
+	// OnDeadLetter is for TypeFIFO; default DeadLetterContinue.
+	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
+	// MaxPriority makes the queue one with priorities: of its messages the one
+	// with the highest is handled first, all above MaxPriority being the same. 0
+	// is a queue without, and a FIFO queue has none.
+	MaxPriority uint8 `json:"max_priority,omitempty"`
 	// Draining keeps the deliveries in hand and asks for no more.
 	Draining bool `json:"draining,omitempty"`
 }
@@ -163,7 +171,11 @@ type Subscription struct {
 	MaxRetries  int    `json:"max_retries"`
 	BackoffMs   int64  `json:"backoff_ms"`
 	TimeoutMs   int64  `json:"timeout_ms"`
-	Draining    bool   `json:"draining,omitempty"`
+	// Type is empty for TypeConcurrent, OnDeadLetter for DeadLetterContinue.
+	Type         QueueType    `json:"type,omitempty"`
+	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
+	MaxPriority  uint8        `json:"max_priority,omitempty"`
+	Draining     bool         `json:"draining,omitempty"`
 	// Since is when it was registered, or its policy last changed.
 	Since time.Time `json:"since"`
 }
@@ -218,6 +230,10 @@ type Policy struct {
 	MaxRetries int   `json:"max_retries"`
 	BackoffMs  int64 `json:"backoff_ms"`
 	TimeoutMs  int64 `json:"timeout_ms"`
+	// As in Subscription.
+	Type         QueueType    `json:"type,omitempty"`
+	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
+	MaxPriority  uint8        `json:"max_priority,omitempty"`
 }
 
 // FunctionsRequest lists functions, optionally of one namespace.

@@ -64,6 +64,7 @@ func (d *drawer) decide(l *letter, what string, b *books.Batch) bool {
 	if what == discard {
 		return d.discard(e, b)
 	}
+	d.leaving[e.ID]++
 	d.ledger.Count(queue, ledger.Redriven, 1)
 	return d.ledger.Decide(e, d.lanes.Of(queue), again(e), b)
 }

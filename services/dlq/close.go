@@ -40,6 +40,7 @@ func (d *drawer) discard(e *ledger.Entry, tag any) bool {
 	if !d.ledger.Settle(e, tag) {
 		return false
 	}
+	d.leaving[e.ID]++
 	d.ledger.Count(e.Queue.Name, ledger.Discarded, 1)
 	return true
 }

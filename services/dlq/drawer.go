@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
@@ -23,14 +25,18 @@ type drawer struct {
 	topics map[string]*order // of a topic's subscribers together
 	byID   map[protocol.MessageID]*letter
 	reader books.Reader
-	closed closing.Closed
+	// leaving are the messages whose letters leave: they are not in the index any
+	// more, and still in the ledger.
+	leaving map[protocol.MessageID]int
+	closed  closing.Closed
 }
 
 func newDrawer(lanes *books.Lanes) *drawer {
 	return &drawer{
-		lanes:  lanes,
-		topics: map[string]*order{},
-		byID:   map[protocol.MessageID]*letter{},
+		lanes:   lanes,
+		topics:  map[string]*order{},
+		byID:    map[protocol.MessageID]*letter{},
+		leaving: map[protocol.MessageID]int{},
 	}
 }
 
@@ -64,6 +70,7 @@ func (d *drawer) Opened(l *ledger.Ledger) {
 		d.newest = max(d.newest, e.Key)
 		if e.Decided {
 			queueSlot(e.Queue).moving++
+			d.leaving[e.ID]++
 			continue
 		}
 		letters = append(letters, newLetter(e))
@@ -109,12 +116,23 @@ func (d *drawer) Committed(c *ledger.Commit) {
 			queueSlot(e.Queue).moving++
 		case ledger.KindDone:
 			queueSlot(e.Queue).moving--
+			d.left(e)
+		case ledger.KindSettle:
+			d.left(e)
 		default:
 		}
 	}
 	d.closed.Committed(c.Tag)
 	if b, ok := c.Tag.(*books.Batch); ok {
 		b.Committed()
+	}
+}
+
+// left says that a letter that was leaving is gone.
+func (d *drawer) left(e *ledger.Entry) {
+	d.leaving[e.ID]--
+	if d.leaving[e.ID] <= 0 {
+		delete(d.leaving, e.ID)
 	}
 }
 
@@ -150,6 +168,27 @@ func (d *drawer) rows(l *letter) []*order {
 		d.topics[slot.topic] = topic
 	}
 	return []*order{&d.all, &slot.letters, topic}
+}
+
+// present says which letters are in the ledger. One of another queue's that has
+// the same message stands in for one that is leaving: it leaves too.
+func (d *drawer) present(q protocol.DeadPresentRequest) protocol.DeadPresentReply {
+	reply := protocol.DeadPresentReply{Present: make([]bool, len(q.Letters))}
+	for i, name := range q.Letters {
+		id, err := uuid.Parse(name.MessageID)
+		if err != nil {
+			continue
+		}
+		reply.Present[i] = d.leaving[id] > 0
+		for l := d.byID[id]; l != nil; l = l.twin {
+			reply.Present[i] = reply.Present[i] || l.entry.Queue.Name == name.Queue
+		}
+	}
+	return reply
+}
+
+func whichPresent(ctx context.Context, book *books.Book[*drawer], q protocol.DeadPresentRequest) (protocol.DeadPresentReply, error) {
+	return books.Ask(ctx, book, func(d *drawer) protocol.DeadPresentReply { return d.present(q) })
 }
 
 // remove takes a letter out of the index for good.

@@ -108,6 +108,8 @@ func describe(l *letter, m *ledger.Message, meta ledger.Meta) *protocol.DeadLett
 		FirstFailure: instant(meta.FirstFailure),
 		LastFailure:  instant(meta.LastFailure),
 		SizeBytes:    len(m.Body),
+		Group:        m.Group,
+		Priority:     m.Priority,
 	}
 	// A queue that belongs to no execution has neither.
 	letter.Execution, letter.Route, _ = scope.ParseScoped(meta.Queue)

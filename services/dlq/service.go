@@ -98,6 +98,7 @@ func (s *Service) serve(book *books.Book[*drawer]) ([]*mesh.Subscription, error)
 	add(books.Serve(s.host, book, askRead))
 	add(books.Serve(s.host, book, askShow))
 	add(books.Serve(s.host, book, askAct))
+	add(books.Serve(s.host, book, askPresent))
 	add(books.Serve(s.host, book, askClose))
 	return all, errors.Join(errs...)
 }

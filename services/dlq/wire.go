@@ -10,10 +10,11 @@ type question[Q, R any] = books.Question[*drawer, Q, R]
 
 // The questions to the owner of a ledger, on protocol.SubjectDeadLedger.
 var (
-	askHeads = question[headsRequest, headsReply]{Verb: "heads", Reply: readHeads}
-	askRead  = question[readRequest, readReply]{Verb: "read", Reply: readPage}
-	askShow  = question[showRequest, showReply]{Verb: "show", Reply: showWhole}
-	askAct   = question[books.Step, books.StepDone]{Verb: "act", Reply: actOn}
+	askHeads   = question[headsRequest, headsReply]{Verb: "heads", Reply: readHeads}
+	askRead    = question[readRequest, readReply]{Verb: "read", Reply: readPage}
+	askShow    = question[showRequest, showReply]{Verb: "show", Reply: showWhole}
+	askPresent = question[protocol.DeadPresentRequest, protocol.DeadPresentReply]{Verb: protocol.VerbPresent, Reply: whichPresent}
+	askAct     = question[books.Step, books.StepDone]{Verb: "act", Reply: actOn}
 )
 
 // headsRequest asks for letters in order of their last failure and id, of one

@@ -139,6 +139,9 @@ func subscribe(worker string, spec *protocol.SubscriptionSpec) (protocol.Subscri
 	if err := scope.CheckSubscription(name); err != nil {
 		return sub, err
 	}
+	if err := order(spec, &sub); err != nil {
+		return sub, err
+	}
 	err := checkNumbers(&sub)
 	return sub, err
 }
@@ -223,7 +226,10 @@ func checkNumbers(sub *protocol.Subscription) error {
 }
 
 func policyOf(sub *protocol.Subscription) protocol.Policy {
-	return protocol.Policy{MaxRetries: sub.MaxRetries, BackoffMs: sub.BackoffMs, TimeoutMs: sub.TimeoutMs}
+	return protocol.Policy{
+		MaxRetries: sub.MaxRetries, BackoffMs: sub.BackoffMs, TimeoutMs: sub.TimeoutMs,
+		Type: sub.Type, OnDeadLetter: sub.OnDeadLetter, MaxPriority: sub.MaxPriority,
+	}
 }
 
 // subscriptionID is the same whenever the worker declares that ref, and as hard

@@ -138,5 +138,5 @@ func (d *directory) differenceLocked(sub, other *protocol.Subscription) string {
 }
 
 func sayPolicy(sub *protocol.Subscription) string {
-	return fmt.Sprintf("max_retries %d, backoff_ms %d, timeout_ms %d", sub.MaxRetries, sub.BackoffMs, sub.TimeoutMs)
+	return fmt.Sprintf("max_retries %d, backoff_ms %d, timeout_ms %d", sub.MaxRetries, sub.BackoffMs, sub.TimeoutMs) + sayOrder(policyOf(sub))
 }

@@ -27,7 +27,8 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 			s.announce(next)
 			err = s.confirm(ctx, doc, next)
 			s.releaseAll(ctx, doc, next)
-			r := registered(&next.Worker, s.o.keepalive(), s.known.differences(&next.Worker))
+			warnings := append(s.known.differences(&next.Worker), orderWarnings(&next.Worker)...)
+			r := registered(&next.Worker, s.o.keepalive(), warnings)
 			r.Refused = refused
 			return r, err
 		}

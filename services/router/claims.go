@@ -40,7 +40,7 @@ func (t *takeover) begin(l *lane) {
 // tick asks the workers that have not answered and releases the queues of
 // those that all have.
 func (t *takeover) tick(l *lane) {
-	if !t.active {
+	if !l.endDiversions() || !t.active {
 		return
 	}
 	over := l.now >= t.until
@@ -92,7 +92,7 @@ func (q *queue) release(l *lane) {
 		e.Slot = nil
 		return true
 	})
-	q.ready.take(&q.held)
+	q.unhold()
 	l.wake(q)
 }
 
@@ -145,7 +145,7 @@ func (l *lane) awaits(t token) bool {
 		return false
 	}
 	d, inHand := e.Slot.(*delivery)
-	return !inHand || d.stage == running
+	return !inHand || d.stage == running || d.stage == overdue
 }
 
 // resumed notes that w runs a delivery of an earlier owner. Its time limit
@@ -166,7 +166,7 @@ func (l *lane) resumed(w *worker, t token) {
 		return // delivered again already, or about to be: it was late
 	}
 	q := l.queueOf(e)
-	q.held.remove(e)
+	q.noLongerHeld(e)
 	l.begin(e, q, l.consumerOf(w, q))
 }
 
@@ -226,4 +226,5 @@ func (a *audits) compare(l *lane, w *worker, asked int64, known map[token]bool) 
 			l.putBack(d)
 		}
 	}
+	l.late.compare(l, w, asked, known)
 }

@@ -65,7 +65,10 @@ func (c *consumer) update(since time.Time, s protocol.Subscription) {
 
 // policy is how failures of its deliveries are answered.
 func (c *consumer) policy() policy {
-	p := policy{maxRetries: c.MaxRetries, backoffMs: c.BackoffMs}
+	p := policy{
+		maxRetries: c.MaxRetries, backoffMs: c.BackoffMs,
+		fifo: c.Type == protocol.TypeFIFO, onDeadLetter: c.OnDeadLetter, maxPriority: c.MaxPriority,
+	}
 	if p.maxRetries < 1 {
 		p.maxRetries = protocol.DefaultMaxRetries
 	}
@@ -104,4 +107,9 @@ func (c *consumer) proven() {
 type policy struct {
 	maxRetries int
 	backoffMs  int64
+
+	// Of the queue alone:
+	fifo         bool
+	onDeadLetter protocol.OnDeadLetter
+	maxPriority  uint8
 }

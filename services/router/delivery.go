@@ -28,6 +28,7 @@ type stage uint8
 
 const (
 	running   stage = iota
+	overdue         // its time is up, and its worker may run it still, see late
 	judged          // ended; the verdict is awaited
 	recording       // what follows is being committed
 )

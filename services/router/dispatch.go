@@ -89,7 +89,7 @@ func (l *lane) deliverNext(q *queue) bool {
 	q.ready.pop()
 	if _, ahead := e.Slot.(*broker.Message); ahead {
 		l.used(q, e)
-		if q.read < q.ahead()/4 && q.reading == 0 {
+		if q.read < q.aheadMost()/4 && q.reading == 0 {
 			l.readAhead(q)
 		}
 	}
@@ -116,8 +116,8 @@ func (l *lane) body(q *queue, e *broker.Entry) *broker.Message {
 // in nobody's memory.
 func (l *lane) readAhead(q *queue) {
 	var batch []*broker.Entry
-	most, room := q.ahead(), min(readBytes, aheadBytes-l.ahead)
-	q.ready.ahead(func(e *broker.Entry) bool {
+	most, room := q.aheadMost(), min(readBytes, aheadBytes-l.ahead)
+	q.ahead(func(e *broker.Entry) bool {
 		if e.Slot != nil {
 			return true
 		}
@@ -152,10 +152,12 @@ func (l *lane) Read(e *broker.Entry, m *broker.Message, err error) {
 	switch {
 	case err != nil:
 		l.s.log.Error("a stored message cannot be read and is not delivered", "queue", q.name, "message", e.ID, "error", err)
-		q.ready.remove(e)
+		q.remove(e)
 		e.Slot = unreadable
+		q.stuck(e)
 	case m == nil:
-		q.ready.remove(e)
+		q.remove(e)
+		q.end(e)
 		e.Slot = nil
 	default:
 		q.read++
@@ -190,22 +192,28 @@ func (l *lane) newDelivery(e *broker.Entry, q *queue) *delivery {
 	d := l.spare.take()
 	d.e, d.q = e, q
 	e.Slot = d
+	q.take(e)
 	return d
 }
 
 // release ends d's time in its worker's hands. Everybody who might use the
 // room is woken.
 func (l *lane) release(d *delivery) {
-	limit := d.due
-	d.remove()
-	if limit.n == 0 && len(l.deadlines) > manyLimits {
-		delete(l.deadlines, limit.limit)
-	}
+	l.stopClock(d)
 	d.c.inflight--
 	d.c.worker.held.Add(-1)
 	d.q.inflight--
 	l.held.Add(-1)
 	l.wake(d.q)
+}
+
+// stopClock ends d's time limit.
+func (l *lane) stopClock(d *delivery) {
+	limit := d.due
+	d.remove()
+	if limit.n == 0 && len(l.deadlines) > manyLimits {
+		delete(l.deadlines, limit.limit)
+	}
 }
 
 // putBack returns a delivery that was not run, or not to its end, to its
@@ -214,8 +222,7 @@ func (l *lane) putBack(d *delivery) {
 	e, q := d.e, d.q
 	l.release(d)
 	l.free(e)
-	q.ready.push(e)
-	l.wake(q)
+	q.add(e)
 }
 
 // outgoing is what deliveries are sent with; the connection has copied it when
@@ -223,7 +230,7 @@ func (l *lane) putBack(d *delivery) {
 type outgoing struct {
 	msg    nats.Msg
 	header nats.Header
-	values [6]string
+	values [8]string
 	reply  []byte
 }
 
@@ -245,6 +252,12 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 	o.own(4, protocol.HeaderEpoch, l.epoch)
 	if e.Generation > 0 {
 		o.own(5, protocol.HeaderGeneration, strconv.FormatUint(uint64(e.Generation), 10))
+	}
+	if m.Group != "" {
+		o.own(6, protocol.HeaderGroup, m.Group)
+	}
+	if m.Priority > 0 {
+		o.own(7, protocol.HeaderPriority, strconv.Itoa(int(m.Priority)))
 	}
 	o.reply = l.seal.append(append(o.reply[:0], l.reply...), l.tokenOf(e))
 	o.msg = nats.Msg{Subject: c.Deliver, Reply: string(o.reply), Header: o.header, Data: m.Body}
@@ -274,9 +287,7 @@ func (l *lane) resume() {
 	for e := l.pauses.first(); e != nil && e.Due <= l.wall; e = l.pauses.first() {
 		l.pauses.take()
 		e.Slot = nil
-		q := l.queueOf(e)
-		q.ready.push(e)
-		l.wake(q)
+		l.queueOf(e).add(e)
 	}
 	kept := l.resting[:0]
 	for _, c := range l.resting {

@@ -41,10 +41,9 @@ func (l *lane) drop(e *broker.Entry) {
 		l.unplace(e)
 	}
 	q := l.queueOf(e)
-	e.Slot = settled
 	delete(l.handedBack, e.Key)
 	l.count(q, ledger.Discarded)
-	q.store.Settle(e)
+	l.settle(e, q)
 }
 
 // Known are the queues that the lane keeps something of: those with consumers

@@ -14,6 +14,7 @@ import (
 const (
 	askVerdicts = "verdicts" // detail: the question's number
 	askClaims   = "claims"   // detail: <when asked>-<worker id>
+	askLetters  = "letters"  // detail: the question's number
 	askProbe    = "probe"    // no lane: the worker id
 )
 
@@ -47,6 +48,10 @@ func (s *Service) answer(m *nats.Msg) {
 	case askVerdicts:
 		if number, err := strconv.ParseUint(detail, 10, 64); err == nil {
 			s.slot(who).send(call(func(l *lane) { l.verdicts.answered(l, number, m) }))
+		}
+	case askLetters:
+		if number, err := strconv.ParseUint(detail, 10, 64); err == nil {
+			s.slot(who).send(call(func(l *lane) { l.blocks.answered(l, number, m) }))
 		}
 	case askClaims:
 		when, worker, _ := strings.Cut(detail, "-")

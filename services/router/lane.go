@@ -52,6 +52,10 @@ type lane struct {
 	tombEnd  time.Time // when the next of them ends; zero: none does
 	takeover takeover
 	audits   audits
+	late     late
+	blocks   blocks
+	// diversionsEnded: there is nothing left of the last owner's.
+	diversionsEnded bool
 
 	ahead  int          // bytes of the bodies read before their turn
 	queued atomic.Int64 // bytes of publishes sent to the lane and not staged yet
@@ -96,6 +100,7 @@ func (l *lane) Opened(led *ledger.Ledger) {
 	l.seal = newSeal(led.Secret())
 	l.epoch = strconv.FormatUint(led.Epoch(), 10)
 	l.setTime(time.Now())
+	l.blocks.open(l)
 	l.openBindings()
 	for e := range led.Entries() {
 		l.replayed(e)
@@ -108,6 +113,7 @@ func (l *lane) Opened(led *ledger.Ledger) {
 // time has come can be in a worker's hands.
 func (l *lane) replayed(e *broker.Entry) {
 	q := l.queueOf(e)
+	l.blocks.saw(e, !e.Decided, e.Decided)
 	switch {
 	case e.Decided:
 		q.moving++
@@ -161,6 +167,8 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.bindings.tick(l)
 	l.strayAgain()
 	l.audits.tick(l)
+	l.late.tick(l)
+	l.blocks.tick(l)
 	l.verdicts.tick(l)
 	more := l.dispatch()
 	l.flushCounts()
@@ -194,6 +202,7 @@ func (l *lane) nextTick() int64 {
 		next = min(next, l.stalledUntil)
 	}
 	next = min(next, l.closedNext(), l.bindings.next(l), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
+	next = min(next, l.late.next(l), l.blocks.next(l))
 	return max(0, next-l.now)
 }
 
@@ -212,6 +221,9 @@ func (l *lane) Closed(_ error, tags []any) {
 				x.c.worker.held.Add(-1)
 			}
 		}
+	}
+	for _, d := range l.late.deliveries {
+		d.c.worker.held.Add(-1)
 	}
 	l.held.Store(0)
 	l.bytes.Store(0)
@@ -285,6 +297,7 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 // Arrived makes a new entry deliverable.
 func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 	q := l.queueOf(e)
+	l.blocks.saw(e, true, false)
 	switch {
 	case l.closed.Arrived(q.name):
 		l.drop(e)
@@ -296,8 +309,7 @@ func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
 		l.later(e)
 		return
 	}
-	q.ready.push(e)
-	l.wake(q)
+	q.add(e)
 }
 
 // Returned makes an entry deliverable again once its pause is over.
@@ -315,8 +327,13 @@ func (l *lane) Returned(e *broker.Entry) {
 		l.pause(e)
 		return
 	}
-	q.ready.push(e)
-	l.wake(q)
+	q.add(e)
+}
+
+// Settled lets what waited for the end of e go on.
+func (l *lane) Settled(e *broker.Entry) {
+	l.queueOf(e).end(e)
+	l.blocks.handled(l, e)
 }
 
 // Left forgets an entry that is on its way to another ledger.
@@ -325,11 +342,16 @@ func (l *lane) Left(e *broker.Entry) {
 	l.free(e)
 	delete(l.handedBack, e.Key)
 	q.moving++
+	l.blocks.saw(e, false, true)
+	q.end(e)
 	l.wake(q)
 }
 
 // Handed counts an entry's arrival there.
-func (l *lane) Handed(e *broker.Entry) { l.queueOf(e).moving-- }
+func (l *lane) Handed(e *broker.Entry) {
+	l.queueOf(e).moving--
+	l.blocks.saw(e, false, false)
+}
 
 // Lost gives up a delivery whose settlement the broker would not take.
 func (l *lane) Lost(e *broker.Entry) {
@@ -337,10 +359,13 @@ func (l *lane) Lost(e *broker.Entry) {
 	switch {
 	case !ok:
 		l.unplace(e)
+		l.queueOf(e).end(e)
 	case d.stage == running:
 		l.release(d)
 		l.count(d.q, ledger.Superseded)
+		q := d.q
 		l.free(e)
+		q.end(e)
 	default: // its verdict will find nothing to act on
 	}
 }

@@ -75,6 +75,9 @@ func (l *lane) conclude(t token, what protocol.Outcome, text string) {
 	}
 	d, inHand := e.Slot.(*delivery)
 	switch {
+	case inHand && d.stage == overdue && t.turn == l.turnOf(e):
+		l.superseded(e)
+		l.late.end(l, d)
 	case e.Slot == settled, inHand && d.stage != running:
 		l.superseded(e)
 	case what == protocol.Acknowledged:
@@ -113,11 +116,22 @@ func (l *lane) acknowledged(e *broker.Entry) {
 	} else {
 		l.unplace(e)
 	}
-	e.Slot = settled
 	delete(l.handedBack, e.Key)
 	l.count(q, ledger.Delivered)
 	l.count(q, ledger.Acknowledged)
-	q.store.Settle(e)
+	l.settle(e, q)
+}
+
+// settle ends e. What has to wait for that does so until it is recorded: a
+// settlement that is lost must not bring back what its followers have passed.
+func (l *lane) settle(e *broker.Entry, q *queue) {
+	e.Slot = settled
+	if q.groups == nil {
+		q.store.Settle(e)
+		return
+	}
+	q.take(e)
+	q.store.SettleNow(e)
 }
 
 // ended takes the end of a delivery that was not acknowledged.
@@ -154,10 +168,18 @@ func (l *lane) bounced(t token) {
 func (l *lane) expire() {
 	for _, list := range l.deadlines {
 		for d := list.first; d != nil && d.started+list.limit <= l.now; d = list.first {
+			if d.q.groups != nil {
+				l.late.add(l, d)
+				continue
+			}
 			l.release(d)
-			l.judge(d, protocol.Timeout, fmt.Sprintf("TIMEOUT: no answer within %v", time.Duration(list.limit)))
+			l.judge(d, protocol.Timeout, overdueText(list.limit))
 		}
 	}
+}
+
+func overdueText(limit int64) string {
+	return fmt.Sprintf("TIMEOUT: no answer within %v", time.Duration(limit))
 }
 
 // vanished ends the deliveries of a worker that is gone.
@@ -168,6 +190,9 @@ func (l *lane) vanished(w *worker) {
 		}
 		l.release(d)
 		l.judge(d, protocol.Vanished, fmt.Sprintf("the worker %s (%s) vanished", w.id, w.name))
+	}
+	for _, d := range l.late.of(w) {
+		l.late.end(l, d)
 	}
 }
 
@@ -195,19 +220,21 @@ func (l *lane) unplace(e *broker.Entry) {
 	case place:
 		switch s {
 		case held:
-			q.held.remove(e)
+			q.noLongerHeld(e)
 		case paused:
 			l.pauses.remove(e)
 		case reading:
 			l.ahead -= int(e.Size)
-			q.ready.remove(e)
-		case settled, unreadable, straying:
+			q.remove(e)
+		case unreadable:
+			q.remove(e)
+		case settled, straying:
 		}
 	case *broker.Message:
 		l.used(q, e)
-		q.ready.remove(e)
+		q.remove(e)
 	case nil:
-		q.ready.remove(e)
+		q.remove(e)
 	}
 	e.Slot = nil
 }

@@ -184,14 +184,17 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 	return nil
 }
 
-// headers checks and takes the publisher's headers; the deduplication id and
-// the schedule are for the mesh alone.
+// headers checks and takes the publisher's headers; the deduplication id, the
+// schedule and the order are for the mesh alone.
 func (p *publication) headers(h nats.Header, now time.Time) error {
 	if err := protocol.CheckHeaders(h); err != nil {
 		return err
 	}
 	due, err := protocol.TakeSchedule(h, now)
 	if err != nil {
+		return err
+	}
+	if p.message.Group, p.message.Priority, err = protocol.TakeOrder(h); err != nil {
 		return err
 	}
 	if !due.IsZero() {

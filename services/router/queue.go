@@ -14,7 +14,10 @@ type queue struct {
 	ledger *broker.Queue // nil before the first message
 	store  broker.Store
 
-	ready readyList
+	ready lineup
+	// groups are those of a FIFO queue that hold something; nil in another. Of
+	// each at most one message is in ready.
+	groups map[uint64]*group
 	// held are entries of before this owner: withheld until their workers have
 	// said which of them they run.
 	held readyList
@@ -85,7 +88,7 @@ func (q *queue) attach(c *consumer) {
 		q.consumers = append(q.consumers, c)
 	}
 	if newest {
-		q.policy = c.policy()
+		q.setPolicy(c.policy())
 	}
 }
 
@@ -113,9 +116,9 @@ func (q *queue) window() int {
 	return n
 }
 
-// ahead is how many bodies are read before their turn: some for each that the
+// aheadMost is how many bodies are read before their turn: some for each that the
 // consumers take at once.
-func (q *queue) ahead() int { return min(readEntries, 4*q.window()+4) }
+func (q *queue) aheadMost() int { return min(readEntries, 4*q.window()+4) }
 
 // live is what the queue's owner stores of it.
 func (q *queue) live() (messages, bytes int64) {
@@ -129,6 +132,9 @@ func (q *queue) live() (messages, bytes int64) {
 func (q *queue) info() protocol.QueueInfo {
 	i := protocol.QueueInfo{
 		Queue: q.name, InFlight: int64(q.inflight), Moving: q.moving, Consumers: len(q.consumers),
+	}
+	if q.groups != nil {
+		i.Type, i.Groups, i.HeldGroups, i.BlockedGroups = q.groupCounts()
 	}
 	if q.bound != nil {
 		i.DetachedAt = q.bound.DetachedAt

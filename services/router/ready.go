@@ -94,6 +94,9 @@ func (r *readyList) remove(e *broker.Entry) bool {
 	}
 	r.fifo[i] = nil
 	r.size--
+	if i == r.head {
+		r.skip()
+	}
 	return true
 }
 
@@ -120,18 +123,19 @@ func (r *readyList) find(e *broker.Entry) int {
 }
 
 // ahead yields entries from the lowest key on, the heap's in no order after
-// the first, until f returns false.
-func (r *readyList) ahead(f func(*broker.Entry) bool) {
+// the first, until f returns false; then it does too.
+func (r *readyList) ahead(f func(*broker.Entry) bool) bool {
 	for _, e := range r.back.entries {
 		if !f(e) {
-			return
+			return false
 		}
 	}
 	for _, e := range r.fifo[r.head:] {
 		if e != nil && !f(e) {
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // take moves all entries of other, whose keys are lower than any of r's that

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -111,4 +112,72 @@ func TestReadyListTakesOlder(t *testing.T) {
 		}
 		last = e.Key
 	}
+}
+
+// A lineup keeps priorities, and order within one, whatever comes back, is
+// removed, or changes what the highest is.
+func TestLineupKeepsPriorities(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var u lineup
+		var want []*broker.Entry
+		key := ledger.Key(0)
+		order := func() {
+			slices.SortFunc(want, func(a, b *broker.Entry) int {
+				return cmp.Or(int(min(b.Priority, u.most))-int(min(a.Priority, u.most)), int(a.Key)-int(b.Key))
+			})
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) {
+				key++
+				e := &broker.Entry{Key: key, Priority: rapid.Uint8Range(0, 5).Draw(t, "priority")}
+				u.push(e)
+				want = append(want, e)
+			},
+			"pop and push back": func(*rapid.T) {
+				if e := u.pop(); e != nil {
+					u.push(e)
+				}
+			},
+			"pop": func(t *rapid.T) {
+				order()
+				if e := u.pop(); len(want) > 0 && e != want[0] || len(want) == 0 && e != nil {
+					t.Fatalf("popped %v of %d", e, len(want))
+				}
+				want = want[min(1, len(want)):]
+			},
+			"remove": func(t *rapid.T) {
+				if len(want) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(want)-1).Draw(t, "which")
+				if !u.remove(want[i]) || u.remove(want[i]) {
+					t.Fatal("not removed, or twice")
+				}
+				want = slices.Delete(want, i, i+1)
+			},
+			"take": func(*rapid.T) {
+				var older readyList
+				first := slices.MinFunc(append(slices.Clone(want), &broker.Entry{Key: key + 1}), func(a, b *broker.Entry) int { return int(a.Key) - int(b.Key) })
+				if first.Key == 1 {
+					return
+				}
+				e := &broker.Entry{Key: first.Key - 1, Priority: 3}
+				older.push(e)
+				u.take(&older)
+				want = append(want, e)
+			},
+			"limit": func(t *rapid.T) { u.limit(rapid.Uint8Range(0, 6).Draw(t, "most")) },
+			"": func(t *rapid.T) {
+				order()
+				if u.size != len(want) || len(want) > 0 && u.peek() != want[0] {
+					t.Fatalf("%d entries, want %d; next %v", u.size, len(want), u.peek())
+				}
+				n := 0
+				u.ahead(func(*broker.Entry) bool { n++; return true })
+				if n != len(want) {
+					t.Fatalf("%d seen ahead, want %d", n, len(want))
+				}
+			},
+		})
+	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 const (
@@ -80,7 +81,7 @@ func (v *verdicts) request() protocol.DecideRequest {
 		r.Items[i] = protocol.DecideItem{
 			MessageID: d.e.ID.String(), Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
 			Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,
-			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs,
+			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, FIFO: d.q.groups != nil,
 		}
 	}
 	return r
@@ -141,13 +142,19 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	d.stage = recording
 	meta := q.store.Meta(e)
 	meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due = v.Attempt, v.Vanished, v.Incomplete, v.Due
+	if q.groups != nil && v.Verdict == protocol.VerdictRetryAt {
+		v.Verdict = protocol.VerdictHold // whoever said it does not know of order
+	}
 	var done bool
 	switch v.Verdict {
 	case protocol.VerdictSettle:
 		l.free(e)
-		e.Slot = settled
-		q.store.Settle(e)
+		l.settle(e, q)
 		done = true
+	case protocol.VerdictHold:
+		d.failure(&meta)
+		done = q.store.Return(e, meta)
+		l.countIf(done, q, ledger.Retried)
 	case protocol.VerdictRetryAt:
 		d.failure(&meta)
 		done = q.store.Retry(e, meta)
@@ -155,9 +162,9 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	case protocol.VerdictDeadLetter:
 		d.failure(&meta)
 		meta.Reason, meta.Due = v.Reason, 0
-		done = q.store.DeadLetter(e, meta)
+		done = l.deadLetter(q, e, meta)
 		l.countIf(done, q, ledger.DeadLettered)
-	default: // return, hold
+	default: // return
 		done = q.store.Return(e, meta)
 	}
 	if !done {
@@ -168,6 +175,22 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	}
 	l.countEnd(q, what)
 	l.wake(q)
+}
+
+// deadLetter gives a message up. What that means for its group is recorded with
+// it, first.
+func (l *lane) deadLetter(q *queue, e *broker.Entry, meta broker.Meta) bool {
+	if q.groups == nil {
+		return q.store.DeadLetter(e, meta)
+	}
+	switch q.policy.onDeadLetter {
+	case protocol.DeadLetterBlock:
+		l.blocks.add(l, q, e)
+	case protocol.DeadLetterDivert:
+		return l.divert(q, e, meta)
+	case protocol.DeadLetterContinue, "":
+	}
+	return q.store.DeadLetter(e, meta)
 }
 
 func (l *lane) countIf(ok bool, q *queue, c ledger.Counter) {

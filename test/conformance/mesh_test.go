@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/dlq"
 	"github.com/waybill-mq/waybill/services/registry"
 	"github.com/waybill-mq/waybill/services/retry"
@@ -90,6 +91,30 @@ func (m *inProcess) start(t *testing.T) {
 			t.Fatalf("starting a service: %v", err)
 		}
 		m.services = append(m.services, s)
+	}
+	m.awaitReady(ctx, t)
+}
+
+// awaitReady returns when each service says it is ready: they need each other,
+// so none is so at its own start.
+func (m *inProcess) awaitReady(ctx context.Context, t *testing.T) {
+	t.Helper()
+	nc, err := mesh.Connect(ctx, mesh.ConnectOptions{URL: m.server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for ready := 0; ready < len(m.services); {
+		answers, err := mesh.Gather[protocol.Ready](ctx, nc, protocol.SubjectReady, protocol.Empty{}, 20*time.Millisecond)
+		if err != nil || ctx.Err() != nil {
+			t.Fatalf("the mesh does not get ready: %v, %+v", err, answers)
+		}
+		ready = 0
+		for _, a := range answers {
+			if a.Ready {
+				ready++
+			}
+		}
 	}
 }
 

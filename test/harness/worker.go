@@ -33,7 +33,8 @@ type WorkerSpec struct {
 	MaxRetries  int           `json:"max_retries"`     // default the mesh's
 	Backoff     time.Duration `json:"backoff"`         // default the mesh's
 	Window      time.Duration `json:"window"`          // to finish in at SIGTERM; default none
-	Handler     string        `json:"handler"`         // of RegisterHandler; default obeys the payload
+	FIFO        bool          `json:"fifo"`
+	Handler     string        `json:"handler"` // of RegisterHandler; default obeys the payload
 }
 
 // Payloads a worker process obeys; any other is acknowledged.
@@ -247,6 +248,9 @@ func (s WorkerSpec) options() []client.WorkOption {
 	}
 	if s.Backoff > 0 {
 		opts = append(opts, client.Backoff(s.Backoff))
+	}
+	if s.FIFO {
+		opts = append(opts, client.FIFO())
 	}
 	return opts
 }

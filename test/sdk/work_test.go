@@ -321,7 +321,8 @@ func TestBadWorkIsRefusedWithoutTheMesh(t *testing.T) {
 		_, err := c.Work(t.Context(), execution, "step", handler)
 		wantCode(t, err, protocol.CodeInvalidName)
 	}
-	for _, opt := range []client.WorkOption{client.Concurrency(-1), client.MaxRetries(0), client.Backoff(0), client.Timeout(time.Microsecond), client.Name("")} {
+	for _, opt := range []client.WorkOption{client.Concurrency(-1), client.MaxRetries(0), client.Backoff(0), client.Timeout(time.Microsecond), client.Name(""),
+		client.OnDeadLetter(""), client.OnDeadLetter("explode"), client.MaxPriority(0), client.MaxPriority(256)} {
 		_, err := c.Work(t.Context(), "run", "step", handler, opt)
 		wantCode(t, err, protocol.CodeInvalidArgs)
 	}

@@ -78,6 +78,7 @@ func environment(d *client.Delivery) []string {
 		"WAYBILL_TOPIC="+d.Topic,
 		"WAYBILL_ATTEMPT="+strconv.Itoa(d.Attempt),
 		"WAYBILL_MAX_RETRIES="+strconv.Itoa(d.MaxRetries),
+		"WAYBILL_GROUP="+d.Group,
 		"WAYBILL_GENERATION="+strconv.Itoa(d.Generation),
 	)
 	for name, value := range headers {

@@ -23,7 +23,18 @@ type publishing struct {
 	Header  []string `short:"H" sep:"none" help:"A header, NAME=VALUE. May be repeated." placeholder:"NAME=VALUE"`
 	DedupID string   `name:"dedup-id" help:"A second publish with this id within two minutes has no effect." placeholder:"ID"`
 
+	pubOrder
 	pubSchedule
+}
+
+// pubOrder says what is published stands in what order.
+type pubOrder struct {
+	Group    string `help:"The group of the message: a FIFO queue handles a group's messages in order, one at a time." placeholder:"GROUP"`
+	Priority uint8  `help:"The higher, the sooner it is handled, in a queue with priorities: 0 to 255." placeholder:"N"`
+}
+
+func (o *pubOrder) options() []client.PublishOption {
+	return []client.PublishOption{client.InGroup(o.Group), client.Priority(o.Priority)}
 }
 
 // pubSchedule says when what is published is to be delivered.
@@ -77,7 +88,7 @@ func (c *publishing) options() ([]client.PublishOption, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, client.DedupID(c.DedupID))
+	opts = append(append(opts, client.DedupID(c.DedupID)), c.pubOrder.options()...)
 	for _, h := range c.Header {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok {

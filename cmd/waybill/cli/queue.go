@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -31,12 +32,27 @@ func (c *queueLsCmd) Run(a *app) error {
 			a.sayf("no queues yet; %s makes one", command(a.flags.NATS, "pub queue EXECUTION ROUTE PAYLOAD"))
 			return
 		}
-		g := newGrid("QUEUE", "READY", "IN FLIGHT", "WAITING", "DEAD", "MOVING", "CONSUMERS")
+		g := newGrid("QUEUE", "READY", "IN FLIGHT", "WAITING", "DEAD", "MOVING", "CONSUMERS", "TYPE")
 		for _, q := range queues {
-			g.row(q.Queue, q.Ready, q.InFlight, q.Waiting, q.Dead, q.Moving, q.Consumers)
+			g.row(q.Queue, q.Ready, q.InFlight, q.Waiting, q.Dead, q.Moving, q.Consumers, order(&q))
 		}
 		g.write(a.stdout)
 	})
+}
+
+// order says how the groups of a FIFO queue are; nothing of another queue.
+func order(q *protocol.QueueInfo) string {
+	if q.Type != protocol.TypeFIFO {
+		return ""
+	}
+	text := "fifo, " + plural(int64(q.Groups), "group", "groups")
+	if q.HeldGroups > 0 {
+		text += fmt.Sprintf(", %d held", q.HeldGroups)
+	}
+	if q.BlockedGroups > 0 {
+		text += fmt.Sprintf(", %d blocked", q.BlockedGroups)
+	}
+	return text
 }
 
 // queues is what the services know of the queues together.
@@ -130,6 +146,10 @@ func add(merged map[string]*protocol.QueueInfo, q *protocol.QueueInfo) {
 	m.Moving += q.Moving
 	m.Bytes += q.Bytes
 	m.Consumers += q.Consumers
+	m.Type = cmp.Or(m.Type, q.Type)
+	m.Groups += q.Groups
+	m.HeldGroups += q.HeldGroups
+	m.BlockedGroups += q.BlockedGroups
 	for name, n := range q.Counters {
 		if m.Counters == nil {
 			m.Counters = map[string]uint64{}

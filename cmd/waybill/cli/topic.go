@@ -70,12 +70,13 @@ type observeCmd struct {
 	Group string `help:"Share one durable queue with all others of this group." placeholder:"GROUP"`
 	handling
 	retrying
+	ordering
 	inExecution
 	TimeoutMs int64 `default:"30000" help:"Time limit of one delivery in milliseconds."`
 }
 
 func (c *observeCmd) Run(a *app) error {
-	opts := slices.Concat(c.handling.options(c.TimeoutMs), c.retrying.options(), c.inExecution.options())
+	opts := slices.Concat(c.handling.options(c.TimeoutMs), c.retrying.options(), c.ordering.options(), c.inExecution.options())
 	if c.ID != "" {
 		opts = append(opts, client.ID(c.ID))
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // handling is how messages are handled, whatever they come from.
@@ -91,16 +92,38 @@ func (c *retrying) options() []client.WorkOption {
 	}
 }
 
+// ordering is in what order messages are handled.
+type ordering struct {
+	FIFO         bool   `help:"Handle the messages of a group in order, one at a time; one that fails keeps its place. Messages without a group are one group."`
+	OnDeadLetter string `name:"on-dead-letter" enum:"continue,block,divert" default:"continue" help:"With --fifo, when a message of a group is dead-lettered: continue with the next, block the group until the letter is redriven and handled or discarded, or divert what waits to the dead letters too."`
+	MaxPriority  int    `name:"max-priority" help:"Handle the message with the highest priority first; all above this are the same. Default: no priorities." placeholder:"1-255"`
+}
+
+func (c *ordering) options() []client.WorkOption {
+	var opts []client.WorkOption
+	if c.FIFO {
+		opts = append(opts, client.FIFO())
+	}
+	if what := protocol.OnDeadLetter(c.OnDeadLetter); what != protocol.DeadLetterContinue {
+		opts = append(opts, client.OnDeadLetter(what))
+	}
+	if c.MaxPriority != 0 {
+		opts = append(opts, client.MaxPriority(c.MaxPriority))
+	}
+	return opts
+}
+
 type workCmd struct {
 	Execution string `arg:"" help:"Execution id."`
 	Route     string `arg:"" help:"Route of the execution."`
 	handling
 	retrying
+	ordering
 	TimeoutMs int64 `default:"1800000" help:"Time limit of one delivery in milliseconds."`
 }
 
 func (c *workCmd) Run(a *app) error {
-	opts := slices.Concat(c.handling.options(c.TimeoutMs), c.retrying.options())
+	opts := slices.Concat(c.handling.options(c.TimeoutMs), c.retrying.options(), c.ordering.options())
 	return c.run(a, "working "+c.Route+" of "+c.Execution, func(ctx context.Context, cl *client.Client, h client.Handler) (*client.Worker, error) {
 		return cl.Work(ctx, c.Execution, c.Route, h, opts...)
 	})
@@ -177,6 +200,8 @@ type message struct {
 	Attempt    int               `json:"attempt"`
 	MaxRetries int               `json:"max_retries"`
 	Generation int               `json:"generation,omitempty"`
+	Group      string            `json:"group,omitempty"`
+	Priority   uint8             `json:"priority,omitempty"`
 	Headers    map[string]string `json:"headers,omitempty"`
 	Payload    *string           `json:"payload,omitempty"`
 	Base64     []byte            `json:"payload_base64,omitempty"`
@@ -186,7 +211,7 @@ type message struct {
 func printed(d *client.Delivery, err error) message {
 	m := message{
 		MessageID: d.ID, Execution: d.Execution, Route: d.Route, Topic: d.Topic, Attempt: d.Attempt, MaxRetries: d.MaxRetries,
-		Generation: d.Generation, Headers: d.Headers(),
+		Generation: d.Generation, Group: d.Group, Priority: d.Priority, Headers: d.Headers(),
 	}
 	m.Payload, m.Base64 = textOrBytes(d.Data)
 	if err != nil {

@@ -66,6 +66,9 @@ func spend(d protocol.Decision, item protocol.DecideItem, reason protocol.Reason
 		return dead(d, reason)
 	}
 	d.Verdict = protocol.VerdictRetryAt
+	if item.FIFO {
+		d.Verdict = protocol.VerdictHold
+	}
 	d.Due = later(item.At, Delay(d.Attempt, item.BackoffMs))
 	d.Attempt++
 	return d

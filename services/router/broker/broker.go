@@ -112,6 +112,9 @@ type Store interface {
 	// Settle ends a message whose work is done. It may be lazy: a lost
 	// settlement repeats a delivery.
 	Settle(e *Entry)
+	// SettleNow is Settle for a message whose followers wait for its end:
+	// Lane.Settled answers once it is recorded.
+	SettleNow(e *Entry)
 	// Return records meta and keeps the entry: Lane.Returned answers. False:
 	// the entry has left already.
 	Return(e *Entry, meta Meta) bool
@@ -136,6 +139,8 @@ type Lane interface {
 	Read(e *Entry, m *Message, err error)
 	// Returned says that the entry may be delivered again, from e.Due on.
 	Returned(e *Entry)
+	// Settled answers SettleNow.
+	Settled(e *Entry)
 	// Left says that the entry is recorded to be on its way elsewhere.
 	Left(e *Entry)
 	// Handed says that it has got there.

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,6 +153,10 @@ func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
 	sum.Dead += q.Dead
 	sum.Moving += q.Moving
 	sum.Consumers += q.Consumers
+	sum.Type = cmp.Or(sum.Type, q.Type)
+	sum.Groups += q.Groups
+	sum.HeldGroups += q.HeldGroups
+	sum.BlockedGroups += q.BlockedGroups
 	for name, n := range q.Counters {
 		sum.Counters[name] += n
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -30,6 +31,7 @@ type worker struct {
 	specs    []protocol.SubscriptionSpec
 	running  map[string]bool // tokens
 	ids      map[string]string
+	warnings []string
 	stopped  chan struct{}
 	stop     func()
 }
@@ -96,12 +98,23 @@ func (w *worker) hello(specs ...protocol.SubscriptionSpec) {
 	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: specs}
 	w.mu.Unlock()
 	r := ask[protocol.Registered](w.s, protocol.SubjectHello, hello)
+	w.warnings = r.Warnings
 	for _, sub := range r.Subscriptions {
 		w.listen(sub)
 	}
 	if err := w.nc.Flush(); err != nil {
 		w.s.Fatalf("subscribing: %v", err)
 	}
+}
+
+// tryHello returns what a declaration is refused with.
+func (w *worker) tryHello(specs ...protocol.SubscriptionSpec) *protocol.Error {
+	w.s.Helper()
+	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: 1, Subscriptions: specs}
+	if _, err := mesh.Request[protocol.Registered](w.s.guarded(), w.s.nc, protocol.SubjectHello, hello); err != nil {
+		return protocol.AsError(err)
+	}
+	return nil
 }
 
 func (w *worker) listen(sub protocol.RegisteredSubscription) {

@@ -50,6 +50,12 @@ func (s *Store) Meta(e *broker.Entry) broker.Meta { return s.ledger.Meta(e) }
 // Settle rides along with the next commit.
 func (s *Store) Settle(e *broker.Entry) { s.ledger.Settle(e, nil) }
 
+// awaited is the tag of a settlement that the lane waits for.
+type awaited struct{}
+
+// SettleNow does not wait for company.
+func (s *Store) SettleNow(e *broker.Entry) { s.ledger.Settle(e, awaited{}) }
+
 // Return restates meta.
 func (s *Store) Return(e *broker.Entry, meta broker.Meta) bool {
 	return s.ledger.Restate(e, meta, nil)
@@ -78,7 +84,11 @@ func (s *Store) Committed(c *ledger.Commit) {
 		s.lane.Left(c.Entries[0])
 	case ledger.KindDone:
 		s.lane.Handed(c.Entries[0])
-	case ledger.KindSettle, ledger.KindNote:
+	case ledger.KindSettle:
+		if c.Tag != nil {
+			s.lane.Settled(c.Entries[0])
+		}
+	case ledger.KindNote:
 	}
 }
 
