@@ -141,8 +141,12 @@ func (c *Closed) Arrived(queue string) (drop bool) {
 }
 
 // Tell takes what the registry says of an execution, and answers when the
-// ledger has it.
+// ledger has it. It refuses what is none: a tombstone for the execution ""
+// would be one for every topic.
 func (c *Closed) Tell(q protocol.CloseRequest, answer func(protocol.CloseReply)) error {
+	if err := check(q); err != nil {
+		return err
+	}
 	t := c.tombs[q.Execution]
 	if q.State == protocol.ExecutionOpen {
 		return c.reopen(t, answer)
@@ -169,6 +173,14 @@ func (c *Closed) Tell(q protocol.CloseRequest, answer func(protocol.CloseReply))
 	}
 	t.answer(answer, c)
 	return nil
+}
+
+func check(q protocol.CloseRequest) error {
+	switch q.State {
+	case protocol.ExecutionOpen, protocol.ExecutionClosed, protocol.ExecutionPurged, protocol.ExecutionGone:
+		return scope.CheckExecution(q.Execution)
+	}
+	return protocol.Errorf(protocol.CodeInvalidArgs, "an execution is not told to be %.64q", q.State)
 }
 
 // answer answers once all notes of the tomb are committed.

@@ -75,6 +75,9 @@ func again(e *ledger.Entry) ledger.Meta {
 }
 
 func actOn(ctx context.Context, book *books.Book[*drawer], s books.Step) (books.StepDone, error) {
+	if s.Action != redrive && s.Action != discard {
+		return books.StepDone{}, protocol.Errorf(protocol.CodeInvalidArgs, "action %.64q is none of %s and %s", s.Action, redrive, discard)
+	}
 	return books.Await(ctx, book, func(d *drawer, answer func(books.StepDone)) { d.act(s, answer) })
 }
 

@@ -340,6 +340,11 @@ func TestRefusesUnclearRequests(t *testing.T) {
 			t.Errorf("%+v: got %v, want INVALID_ARGS", q, err)
 		}
 	}
+	act := protocol.SubjectDeadLedger + ledger.Name("dlq", ledger.Of(queueOf(1), 4)) + ".act"
+	_, err := mesh.Request[protocol.Empty](bookstest.Context(t), m.Conn, act, map[string]any{"action": "whatever", "limit": 9})
+	if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
+		t.Errorf("an action that is none: got %v, want INVALID_ARGS", err)
+	}
 	if n := count(t, m); n != 1 {
 		t.Errorf("%d letters, want 1", n)
 	}

@@ -24,6 +24,9 @@ const stepSize = 16384
 var askAct = books.Question[*shelf, books.Step, books.StepDone]{Verb: "act", Reply: actOn}
 
 func actOn(ctx context.Context, book *books.Book[*shelf], s books.Step) (books.StepDone, error) {
+	if s.Action != now && s.Action != cancel {
+		return books.StepDone{}, protocol.Errorf(protocol.CodeInvalidArgs, "action %.64q is none of %s and %s", s.Action, now, cancel)
+	}
 	known, err := books.Ask(ctx, book, func(shelf *shelf) bool { return shelf.lanes.Known() })
 	switch {
 	case err != nil:

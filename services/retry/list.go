@@ -84,6 +84,7 @@ type waitingHere struct {
 var askList = books.Question[*shelf, listRequest, listReply]{Verb: "list", Reply: listOn}
 
 func listOn(ctx context.Context, book *books.Book[*shelf], q listRequest) (listReply, error) {
+	q.Limit = min(max(q.Limit, 1), maxLimit)
 	return books.Await(ctx, book, func(s *shelf, answer func(listReply)) { s.list(q, answer) })
 }
 
@@ -91,7 +92,7 @@ func listOn(ctx context.Context, book *books.Book[*shelf], q listRequest) (listR
 // sorted: very many may wait.
 func (s *shelf) list(q listRequest, answer func(listReply)) {
 	reply := listReply{Messages: []waitingHere{}}
-	first := make([]*ledger.Entry, 0, max(q.Limit, 0)+1)
+	first := make([]*ledger.Entry, 0, q.Limit+1)
 	look := func(e *ledger.Entry) {
 		if !within(e.Queue.Name, q.Queue, q.Topic, q.Execution) {
 			return

@@ -2,6 +2,7 @@ package retry_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -301,5 +302,38 @@ func TestRefusesUnclearWaitingRequests(t *testing.T) {
 	}
 	if got := len(listed(t, m, protocol.WaitingListRequest{})); got != 1 {
 		t.Errorf("%d wait, want the one", got)
+	}
+}
+
+// What comes in at the subject of one ledger is no better than what comes from
+// people: nothing of it ends the service, or does what was not said.
+func TestTheOwnerOfALedgerTakesNothingOnTrust(t *testing.T) {
+	m := running(t)
+	for i := range 3 {
+		m.Hand(waiting("retry-01", queueOf(i), time.Hour))
+	}
+	subject := protocol.SubjectWaitingLedger + "retry-01."
+	for _, limit := range []int{-1, 0, 1, math.MinInt, math.MaxInt} {
+		page := request[struct{ Messages []any }](t, m, subject+"list", map[string]any{"limit": limit})
+		if n := len(page.Messages); n == 0 || n > 3 {
+			t.Errorf("limit %d: got %d messages of 3", limit, n)
+		}
+	}
+	for verb, bodies := range map[string][]any{
+		"act": {map[string]any{}, map[string]any{"action": "redrive", "limit": 9}},
+		protocol.VerbClose: {
+			protocol.CloseRequest{}, protocol.CloseRequest{State: protocol.ExecutionPurged},
+			protocol.CloseRequest{Execution: "a/b", State: protocol.ExecutionClosed}, protocol.CloseRequest{Execution: "e0", State: "whatever"},
+		},
+	} {
+		for _, body := range bodies {
+			_, err := mesh.Request[protocol.Empty](bookstest.Context(t), m.Conn, subject+verb, body)
+			if code := protocol.CodeOf(err); code != protocol.CodeInvalidArgs && code != protocol.CodeInvalidName {
+				t.Errorf("%s %+v: got %v, want a refusal", verb, body, err)
+			}
+		}
+	}
+	if got := len(listed(t, m, protocol.WaitingListRequest{})); got != 3 {
+		t.Errorf("%d wait, want all 3", got)
 	}
 }

@@ -38,7 +38,7 @@ func readOutcome(m *nats.Msg) (protocol.Outcome, string) {
 	if len(m.Header) == 0 {
 		return protocol.Acknowledged, ""
 	}
-	what := protocol.Outcome(m.Header.Get(protocol.HeaderOutcome))
+	what := said(protocol.Outcome(m.Header.Get(protocol.HeaderOutcome)))
 	failure := cmp.Or(m.Header.Get(protocol.HeaderServiceError), m.Header.Get(protocol.HeaderServiceErrorCode))
 	if what == "" {
 		if failure == "" {
@@ -50,6 +50,20 @@ func readOutcome(m *nats.Msg) (protocol.Outcome, string) {
 		return what, ""
 	}
 	return what, errorText(cmp.Or(string(m.Data), m.Header.Get(protocol.HeaderError), failure))
+}
+
+// maxOutcome is more than any outcome's name has: what is longer is none, of no
+// version.
+const maxOutcome = 64
+
+// said is what a worker says as far as a worker can say it. How a delivery
+// ended without an answer is the router's to tell, and what the retry service
+// is asked has to stay small.
+func said(what protocol.Outcome) protocol.Outcome {
+	if what == protocol.Timeout || what == protocol.Vanished || len(what) > maxOutcome {
+		return protocol.Pending
+	}
+	return what
 }
 
 // errorText cuts a text at protocol.MaxErrorText, between two characters.

@@ -35,6 +35,9 @@ func TestReadOutcome(t *testing.T) {
 		{"a service's error", h(protocol.HeaderServiceError, "bad", protocol.HeaderServiceErrorCode, "500"), "", protocol.Failed, "bad"},
 		{"a code alone", h(protocol.HeaderServiceErrorCode, "500"), "", protocol.Failed, "500"},
 		{"an outcome beats an error", h(protocol.HeaderOutcome, "rejected", protocol.HeaderServiceError, "bad"), "", protocol.Rejected, "bad"},
+		{"the router's to tell", h(protocol.HeaderOutcome, "timeout"), "x", protocol.Pending, "x"},
+		{"also", h(protocol.HeaderOutcome, "vanished"), "x", protocol.Pending, "x"},
+		{"no outcome's name", h(protocol.HeaderOutcome, strings.Repeat("x", maxOutcome+1)), "x", protocol.Pending, "x"},
 		{"unknown", h(protocol.HeaderOutcome, "Acknowledged"), "x", "Acknowledged", "x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -156,6 +157,24 @@ func (s *suite) incomplete() {
 	q := s.awaitEmpty("r", 0)
 	equal(s, "incomplete", q.Counters[protocol.CountIncomplete], uint64(len(outcomes)))
 	equal(s, "failed", q.Counters[protocol.CountFailed], 0)
+}
+
+// notForWorkers: how a delivery ended without an answer is not a worker's to
+// say, nor does a text without end reach the retry service.
+func (s *suite) notForWorkers() {
+	w := s.worker(s.on("r"))
+	outcomes := []protocol.Outcome{protocol.Timeout, protocol.Vanished, protocol.Outcome(strings.Repeat("x", 64<<10))}
+	for _, o := range outcomes {
+		s.publish("r", []byte("x"))
+		w.next().end(o)
+		d := w.next()
+		equal(s, "attempt", d.attempt(), 1)
+		d.end(protocol.Acknowledged)
+	}
+	q := s.awaitEmpty("r", 0)
+	equal(s, "incomplete", q.Counters[protocol.CountIncomplete], uint64(len(outcomes)))
+	equal(s, "failed", q.Counters[protocol.CountFailed], 0)
+	equal(s, "vanished", q.Counters[protocol.CountVanished], 0)
 }
 
 // incompleteForEver: but not without end, nor hot. Its pauses double up to half

@@ -42,6 +42,7 @@ var together = []testCase{
 	{"Backoff", (*suite).backoff},
 	{"Rejected", (*suite).rejected},
 	{"Incomplete", (*suite).incomplete},
+	{"NotForWorkers", (*suite).notForWorkers},
 	{"IncompleteForEver", (*suite).incompleteForEver},
 	{"Cancelled", (*suite).cancelled},
 	{"Timeout", (*suite).timeout},
