@@ -40,6 +40,7 @@ type Ledger struct {
 	err     error
 	done    func(error) // tells Running
 	backlog atomic.Int64
+	full    atomic.Bool // the log has no room for the commit under way
 }
 
 // env is what a ledger needs of what runs it.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-mq/waybill/internal/document"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // renew rewrites the service's record with our beat, takes and frees ledgers
@@ -94,6 +95,15 @@ func (k *Keeper) follow(t *leases, surplus []string) {
 	}
 }
 
+// unwritten says why the record could not be written, and if it is for want of
+// room, what to do.
+func (k *Keeper) unwritten(err error) error {
+	if noRoom(err) {
+		return protocol.Errorf(protocol.CodeUnavailable, "NATS has no room for the leases of %s (%v): give its disk room and start it again", k.o.Service, err)
+	}
+	return fmt.Errorf("writing the leases of %s: %w", k.o.Service, err)
+}
+
 // wakeUp makes the beating goroutine look at once.
 func (k *Keeper) wakeUp() {
 	select {
@@ -120,7 +130,7 @@ func (k *Keeper) rewrite(ctx context.Context, change func(*leases)) error {
 			return nil
 		}
 		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-			return fmt.Errorf("writing the leases of %s: %w", k.o.Service, err)
+			return k.unwritten(err)
 		}
 		wait(ctx, rand.N(20*time.Millisecond)) //nolint:gosec // spreads writers, is no secret
 		if ctx.Err() != nil {

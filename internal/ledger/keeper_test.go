@@ -298,6 +298,21 @@ func TestALedgerThatDoesNotOpenIsNamed(t *testing.T) {
 	}
 }
 
+func TestAStartWithoutRoomSaysSo(t *testing.T) {
+	f, nc := newFakes(t), keeperConn(t, keeperServer(t, t.TempDir()))
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateKeyValue(keeperGuard(t), jetstream.KeyValueConfig{Bucket: ledger.LeaseBucket, MaxBytes: 1}); err != nil {
+		t.Fatal(err)
+	}
+	err = f.keeper(nc, "a").Start(keeperGuard(t))
+	if protocol.CodeOf(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("got %v, want UNAVAILABLE and why", err)
+	}
+}
+
 func TestAStreamThatLostItsEndIsNotServed(t *testing.T) {
 	f, nc := newFakes(t), keeperConn(t, keeperServer(t, t.TempDir()))
 	js, err := jetstream.New(nc)

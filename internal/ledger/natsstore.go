@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -22,6 +23,10 @@ const (
 
 	errCodeFenced   = 10071 // wrong last sequence, said with the one there is
 	errCodeNotFound = 10037 // no message
+
+	errCodeNoResources = 10023 // the server is at its limit
+	errCodeNoStorage   = 10047 // the disk is
+	errCodeNotStored   = 10077 // the stream is, or writing failed
 
 	// requestTime is how long a request's answer is waited for.
 	requestTime = 5 * time.Second
@@ -167,6 +172,22 @@ type apiError struct {
 }
 
 func (e *apiError) Error() string { return fmt.Sprintf("JetStream: %s (%d)", e.Description, e.ErrCode) }
+
+// noRoom says whether the log did not take a commit because NATS, its disk or
+// the stream is full.
+func noRoom(err error) bool {
+	code := 0
+	if refused, ok := errors.AsType[*apiError](err); ok {
+		code = refused.ErrCode
+	} else if refused, ok := errors.AsType[*jetstream.APIError](err); ok {
+		code = int(refused.ErrorCode)
+	}
+	switch code {
+	case errCodeNoResources, errCodeNoStorage, errCodeNotStored:
+		return true
+	}
+	return false
+}
 
 var errNoResponders = errors.New("ledger: no stream takes the frame")
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -26,7 +27,8 @@ func (l *Ledger) resolve(cause error) {
 	f := l.flight
 	f.unknown = true
 	l.log.Warn("finding out what became of a commit", "ledger", l.name, "epoch", l.epoch, "after", l.seq, "cause", cause)
-	r := resolver{store: l.store, epoch: l.epoch, frame: f.frame, after: f.expected}
+	l.full.Store(noRoom(cause))
+	r := resolver{store: l.store, epoch: l.epoch, frame: f.frame, after: f.expected, full: &l.full}
 	r.header = f.header
 	r.header.count = 1
 	l.env.spawn(func(ctx context.Context) func() {
@@ -36,6 +38,7 @@ func (l *Ledger) resolve(cause error) {
 }
 
 func (l *Ledger) resolved(v verdict) {
+	l.full.Store(false)
 	switch {
 	case l.closed:
 	case v.err != nil:
@@ -75,6 +78,7 @@ type resolver struct {
 	after  uint64 // the sequence it was to follow
 	header header // of a barrier in its place
 	tried  []barrier
+	full   *atomic.Bool // said while the log has no room
 }
 
 type barrier struct {
@@ -91,6 +95,9 @@ func (r *resolver) run(ctx context.Context) verdict {
 		}
 		if ctx.Err() != nil {
 			return verdict{err: context.Cause(ctx)}
+		}
+		if noRoom(err) {
+			r.full.Store(true)
 		}
 		if err := r.store.sleep(ctx, wait.next()); err != nil {
 			return verdict{err: err}

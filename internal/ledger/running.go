@@ -246,5 +246,8 @@ func (r *Running[E]) Err() error {
 // Epoch counts the ledger's owners; it is this one's.
 func (r *Running[E]) Epoch() uint64 { return r.epoch }
 
+// Full says that the log takes no commit for want of room. It goes on trying.
+func (r *Running[E]) Full() bool { return r.ledger.full.Load() }
+
 // Backlog is the number of bytes that are staged and not committed.
 func (r *Running[E]) Backlog() int { return int(r.ledger.backlog.Load()) }

@@ -24,6 +24,7 @@ const publicationBytes = 256
 var (
 	errMoving   = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane is moving to another router: publish again")
 	errOverload = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane has %d MiB to write already: publish again a little later", maxBacklog>>20)
+	errFull     = protocol.Errorf(protocol.CodeUnavailable, "NATS has no room for more messages: give its disk room, start it again if it does not notice, and publish again")
 	errDraining = protocol.Errorf(protocol.CodeUnavailable, "this router is shutting down: publish again")
 )
 
@@ -99,6 +100,9 @@ func (in *ingress) admit(m *nats.Msg) error {
 
 // take gives the lane a publish, unless it has too many already.
 func (o *openLane) take(p *publication) error {
+	if o.running.Full() {
+		return errFull
+	}
 	size := p.size + publicationBytes
 	if int64(o.running.Backlog())+o.lane.queued.Add(size) > maxBacklog {
 		o.lane.queued.Add(-size)
