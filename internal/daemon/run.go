@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -50,6 +51,10 @@ func run(ctx context.Context, service string, f *Flags, log *slog.Logger, constr
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
+	sparing, spared := context.WithCancel(context.WithoutCancel(ctx))
+	var saving sync.WaitGroup
+	saving.Go(func() { SpareMemory(sparing) })
+	defer func() { spared(); saving.Wait() }()
 	log.Info("serving", "service", service, "name", f.Name)
 	select {
 	case <-ctx.Done():

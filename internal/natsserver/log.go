@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // logger is the server's log as ours. The server's notices are debug messages
@@ -15,7 +17,14 @@ type logger struct {
 
 	mu    sync.Mutex
 	first string // fatal message
+
+	unwritable atomic.Bool // a stream cannot be written any more
 }
+
+// unwritable is in the message that a stream's file could not be written, on a
+// full disk for example. The server goes on, and that stream takes nothing until
+// the server is started again.
+const unwritable = "critical write error"
 
 func newLogger(log *slog.Logger) *logger {
 	if log == nil {
@@ -28,7 +37,13 @@ func (l *logger) Noticef(format string, v ...any) { l.say(slog.LevelDebug, forma
 func (l *logger) Debugf(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
 func (l *logger) Tracef(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
 func (l *logger) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
-func (l *logger) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
+
+func (l *logger) Errorf(format string, v ...any) {
+	if strings.Contains(format, unwritable) {
+		l.unwritable.Store(true)
+	}
+	l.say(slog.LevelError, format, v)
+}
 
 func (l *logger) Fatalf(format string, v ...any) {
 	l.say(slog.LevelError, format, v)

@@ -39,6 +39,11 @@ type Options struct {
 	// AcceptLoss is the operator's word to start on a damaged store without
 	// what cannot be read, which is removed. Default false: Start fails.
 	AcceptLoss bool
+	// WholeDisk lets what is stored take the disk to its end: who starts the server
+	// looks at Space and stops in time. Default: the server takes three quarters
+	// of what is free at its start, and beyond that also refuses what would make
+	// room.
+	WholeDisk bool
 	// Logger of the server's own messages; default none.
 	Logger *slog.Logger
 }
@@ -48,6 +53,8 @@ type Server struct {
 	nats    *server.Server
 	release func() error // the data directory's lock
 	name    string
+	dir     string // the data directory
+	log     *logger
 }
 
 // Start starts the server and returns when it takes clients. It fails with
@@ -91,7 +98,7 @@ func start(ctx context.Context, o Options) (*Server, error) {
 		srv.WaitForShutdown()
 		return nil, err
 	}
-	return &Server{nats: srv, name: name}, nil
+	return &Server{nats: srv, name: name, dir: o.DataDir, log: log}, nil
 }
 
 // checkStore fails for a damaged store, or repairs it if the loss is accepted.
@@ -109,15 +116,20 @@ func (o Options) checkStore() error {
 }
 
 func (o Options) server(name string) *server.Options {
+	var most int64 // the server's own default
+	if o.WholeDisk {
+		most = allSpace
+	}
 	return &server.Options{
-		ServerName: name,
-		Host:       o.Host,
-		Port:       o.Port,
-		MaxPayload: cmp.Or(o.MaxPayload, DefaultMaxPayload),
-		NoSigs:     true, // signals belong to the program
-		JetStream:  true,
-		StoreDir:   o.DataDir, // the server adds /jetstream
-		SyncAlways: o.SyncInterval == 0, SyncInterval: o.SyncInterval,
+		ServerName:        name,
+		Host:              o.Host,
+		Port:              o.Port,
+		MaxPayload:        cmp.Or(o.MaxPayload, DefaultMaxPayload),
+		NoSigs:            true, // signals belong to the program
+		JetStream:         true,
+		StoreDir:          o.DataDir, // the server adds /jetstream
+		JetStreamMaxStore: most,
+		SyncAlways:        o.SyncInterval == 0, SyncInterval: o.SyncInterval,
 		// Half of the mesh's messages go to a subject that is used once, a
 		// token or an inbox: a cache of subjects is only filled and swept.
 		NoSublistCache: true,

@@ -34,6 +34,9 @@ type Options struct {
 	// AcceptLoss opens damaged ledgers without what cannot be read. Default
 	// false: Start fails, naming the damage.
 	AcceptLoss bool
+	// Slack is by how much the log may outgrow twice what is live, in bytes;
+	// default ledger.DefaultSlack.
+	Slack int64
 }
 
 // Service is one instance of the dlq service.
@@ -47,7 +50,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{}
 	host, err := books.NewHost(books.HostOptions[*drawer]{
 		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
-		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss,
+		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss, Slack: o.Slack,
 		NewOwner: func() *drawer { return newDrawer(&s.host.Lanes) },
 		Ledger:   protocol.SubjectDeadLedger,
 		Serve:    s.serve,

@@ -35,6 +35,9 @@ type Options struct {
 	// AcceptLoss opens damaged ledgers without what cannot be read. Default
 	// false: Start fails, naming the damage.
 	AcceptLoss bool
+	// Slack is by how much the log may outgrow twice what is live, in bytes;
+	// default ledger.DefaultSlack.
+	Slack int64
 }
 
 // Service is one instance of the retry service.
@@ -48,7 +51,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{}
 	host, err := books.NewHost(books.HostOptions[*shelf]{
 		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
-		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss,
+		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss, Slack: o.Slack,
 		NewOwner: func() *shelf { return newShelf(&s.host.Lanes) },
 		Ledger:   protocol.SubjectWaitingLedger,
 		Serve:    s.serve,

@@ -41,6 +41,9 @@ func (l *lane) queueAdmits(q *queue, size int64) error {
 
 // meshAdmits refuses n messages that have one body.
 func (l *lane) meshAdmits(n, size int64) error {
+	if err := l.s.space.admits(size); err != nil {
+		return err
+	}
 	lim := l.s.o.Limits
 	if lim.TotalMessages == 0 && lim.TotalBytes == 0 {
 		return nil

@@ -54,6 +54,13 @@ type Options struct {
 	Durability string
 	// Limits bound what may be published; default none.
 	Limits Limits
+	// Space says what the disk that everything is stored on has left, and its
+	// size, in bytes. What is published may not use the last of it. Default: it
+	// is not looked at.
+	Space func() (free, total int64, err error)
+	// Slack is by how much the log may outgrow twice what is live, in bytes;
+	// default ledger.DefaultSlack.
+	Slack int64
 	// MaxPayload of a message in bytes; default 1 MiB, less if NATS takes less.
 	MaxPayload int
 	// Bodies bounds the message bodies kept in memory, in bytes; default 64 MiB.
@@ -87,6 +94,7 @@ type Service struct {
 	directory *directory
 	presence  *presence
 	peers     peers
+	space     space
 	next      next
 
 	draining   atomic.Bool
@@ -202,7 +210,7 @@ func (s *Service) takeLanes(ctx context.Context) (err error) {
 	s.bodies = ledger.NewBodies(s.o.Bodies)
 	s.keeper = ledger.NewKeeper(ledger.KeeperOptions{
 		Conn: s.logs, Service: serviceName, Ledgers: s.o.Lanes, Instance: s.o.Instance,
-		Replicas: s.o.Replicas, Open: s.openLane, AcceptLoss: s.o.AcceptLoss, Logger: s.log,
+		Replicas: s.o.Replicas, Open: s.openLane, AcceptLoss: s.o.AcceptLoss, Slack: s.o.Slack, Logger: s.log,
 	})
 	if _, err := s.mesh.Raw("answers", s.inbox+".>", "", s.answer); err != nil {
 		return err
@@ -253,6 +261,9 @@ func (s *Service) watch(context.Context) error {
 	s.ending.Go(func() { s.presence.run(ctx) })
 	s.ending.Go(func() { s.reconnected(ctx, status) })
 	s.ending.Go(func() { s.report(ctx) })
+	if s.o.Space != nil && s.lookAtSpace() {
+		s.ending.Go(func() { s.watchSpace(ctx) })
+	}
 	s.ending.Go(func() { s.learnNext(ctx) })
 	s.ending.Go(func() { s.lookForOwners(ctx) })
 	s.lifecycle.Add("deliveries", s.drain)

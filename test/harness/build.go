@@ -19,7 +19,7 @@ const (
 )
 
 // Binary is the path of the waybill program, built once for a test binary, with
-// the race detector if the tests have it.
+// the race detector if the tests have it (but see WithoutRace).
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := built()
@@ -67,7 +67,7 @@ func build(programs ...string) (dir string, err error) {
 		}
 	}
 	args := []string{"build", "-buildvcs=false", "-o", builtDir + string(filepath.Separator)}
-	if raceEnabled {
+	if racePrograms {
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, programs...)...).CombinedOutput(); err != nil {

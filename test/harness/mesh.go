@@ -42,7 +42,13 @@ var (
 // the test.
 func Start(t testing.TB, args ...string) *Mesh {
 	t.Helper()
-	m := &Mesh{Data: filepath.Join(t.TempDir(), "data"), t: t, args: args}
+	return StartOn(t, filepath.Join(t.TempDir(), "data"), args...)
+}
+
+// StartOn is Start on a data directory of the test's choice.
+func StartOn(t testing.TB, data string, args ...string) *Mesh {
+	t.Helper()
+	m := &Mesh{Data: data, t: t, args: args}
 	m.start("127.0.0.1:0", "127.0.0.1:0")
 	m.connect()
 	return m

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
+	"github.com/waybill-mq/waybill/internal/daemon"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -38,6 +40,10 @@ func (c *upCmd) Run(a *app) error {
 	if err := a.show(placeOf(a, m), func() { announce(a, m) }); err != nil {
 		return errors.Join(err, m.Stop(context.Background()))
 	}
+	sparing, spared := context.WithCancel(context.Background())
+	var saving sync.WaitGroup
+	saving.Go(func() { daemon.SpareMemory(sparing) })
+	defer func() { spared(); saving.Wait() }()
 	select {
 	case <-a.ctx.Done():
 		a.hintf("stopping; a second signal ends it at once")

@@ -139,12 +139,13 @@ func (m *Mesh) startNATS(ctx context.Context) error {
 	}
 	m.nats, err = natsserver.Start(ctx, natsserver.Options{
 		DataDir: m.o.Data, Host: host, Port: port,
-		SyncInterval: time.Duration(m.o.Sync), AcceptLoss: m.o.AcceptLoss, Logger: m.o.Logger,
+		SyncInterval: time.Duration(m.o.Sync), AcceptLoss: m.o.AcceptLoss, WholeDisk: true, Logger: m.o.Logger,
 	})
 	if err != nil {
 		return err
 	}
 	m.stop.Add("NATS", m.nats.Stop)
+	m.watching.Go(m.watchStore)
 	return nil
 }
 
@@ -163,17 +164,18 @@ func (m *Mesh) registry() (service, error) {
 }
 
 func (m *Mesh) retry() (service, error) {
-	return retry.New(retry.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss})
+	return retry.New(retry.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss, Slack: m.slack()})
 }
 
 func (m *Mesh) dlq() (service, error) {
-	return dlq.New(dlq.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss})
+	return dlq.New(dlq.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss, Slack: m.slack()})
 }
 
 func (m *Mesh) router() (service, error) {
 	return router.New(router.Options{
 		Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss,
 		Durability: m.o.Sync.durability(), Limits: m.o.Limits, MaxPayload: m.o.MaxPayload,
+		Space: m.nats.Space, Slack: m.slack(),
 		// What is left of the time is for committing and for the others.
 		Drain: m.o.Drain * 3 / 4,
 	})
@@ -190,11 +192,15 @@ func (m *Mesh) watch(name string, s service) {
 	select {
 	case <-m.stopping:
 	case <-s.Done():
-		m.failOnce.Do(func() {
-			m.failure = fmt.Errorf("%s has ended: %w", name, errors.Join(s.Err(), errUnasked))
-			close(m.failed)
-		})
+		m.fail(fmt.Errorf("%s has ended: %w", name, errors.Join(s.Err(), errUnasked)))
 	}
+}
+
+func (m *Mesh) fail(err error) {
+	m.failOnce.Do(func() {
+		m.failure = err
+		close(m.failed)
+	})
 }
 
 var errUnasked = errors.New("it was not asked to")
