@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,8 +27,9 @@ type directory struct {
 	mu      sync.Mutex
 	workers map[string]*registration
 	lanes   map[*slot]bool // attached
-	applied uint64         // counts changes, so that a read knows what is newer than it
-	read    int64          // when the last reading of everything began (Service.clock); 0: there was none
+	ended   map[string]ending
+	applied uint64 // counts changes, so that a read knows what is newer than it
+	read    int64  // when the last reading of everything began (Service.clock); 0: there was none
 }
 
 // registration is a worker as the registry last described it.
@@ -38,7 +40,16 @@ type registration struct {
 	applied uint64
 }
 
+// ending is what is remembered of a worker that left, so that a list which was
+// made before does not bring it back.
+type ending struct {
+	revision uint64
+	at       time.Time
+}
+
 const (
+	rememberEnding = time.Minute // longer than any list is under way
+
 	refreshEvery = 10 * time.Second
 	refreshRetry = 250 * time.Millisecond
 	readTimeout  = 5 * time.Second
@@ -47,7 +58,7 @@ const (
 func newDirectory(s *Service) *directory {
 	return &directory{
 		s: s, again: make(chan struct{}, 1),
-		workers: make(map[string]*registration), lanes: make(map[*slot]bool),
+		workers: make(map[string]*registration), lanes: make(map[*slot]bool), ended: make(map[string]ending),
 	}
 }
 
@@ -101,6 +112,7 @@ func (d *directory) refresh(ctx context.Context) error {
 	d.removeOthers(there, began)
 	d.mu.Lock()
 	d.read = now
+	maps.DeleteFunc(d.ended, func(_ string, e ending) bool { return time.Since(e.at) > rememberEnding })
 	d.mu.Unlock()
 	if !d.known.Swap(true) {
 		d.wakeLanes()
@@ -175,6 +187,12 @@ func (d *directory) apply(w protocol.Worker) {
 }
 
 func (d *directory) applyNewer(w protocol.Worker) {
+	if e, over := d.ended[w.ID]; over && w.KVRevision <= e.revision {
+		return
+	}
+	if w.Gone {
+		d.ended[w.ID] = ending{revision: w.KVRevision, at: time.Now()}
+	}
 	if r := d.workers[w.ID]; r != nil && (w.KVRevision < r.record.KVRevision || w.KVRevision == r.record.KVRevision && !w.Gone) {
 		r.applied = d.tick(r.applied, w.KVRevision == r.record.KVRevision)
 		return

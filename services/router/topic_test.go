@@ -177,6 +177,18 @@ func TestOlderRecordsAreNotFollowed(t *testing.T) {
 	if ack, refused := f.publishTopic("news", nil); refused != nil || ack.Listeners != 0 {
 		t.Errorf("%+v, %v", ack, refused)
 	}
+	p.leaves()
+	f.mu.Lock()
+	f.workers[old.ID] = old // a list that was made before
+	f.mu.Unlock()
+	body, err := json.Marshal(protocol.WorkerChanged{Worker: old})
+	f.must(err)
+	f.must(f.nc.Publish(protocol.SubjectWorkerChanged, body))
+	_, err = mesh.Request[protocol.Empty](f.guarded(), f.nc, subject, protocol.WorkerChanged{Worker: old})
+	f.must(err)
+	if ack, refused := f.publishTopic("news", nil); refused != nil || ack.Listeners != 0 {
+		t.Errorf("after it left: %+v, %v", ack, refused)
+	}
 	if _, err := mesh.Request[protocol.Empty](f.guarded(), f.nc, subject, "nonsense"); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 		t.Errorf("nonsense: %v", err)
 	}

@@ -40,6 +40,8 @@ type load struct {
 	jobs    atomic.Int64
 	handled atomic.Int64
 
+	redriven, discarded atomic.Int64 // requests of the operator that had an effect
+
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -171,12 +173,18 @@ func (l *load) operate(ctx context.Context) {
 		}
 		switch turn % 3 { // queues has no factor 3, so that each has its turn
 		case 0:
-			_, _ = l.mesh.Redrive(protocol.DeadActRequest{Queue: queue}) // the deliveries tell
+			l.redrive(protocol.DeadActRequest{Queue: queue})
 		case 1:
-			_, _ = l.mesh.Redrive(protocol.DeadActRequest{MessageID: letters[len(letters)/2].MessageID})
+			l.redrive(protocol.DeadActRequest{MessageID: letters[len(letters)/2].MessageID})
 		case 2:
 			l.discard(letters[0].MessageID)
 		}
+	}
+}
+
+func (l *load) redrive(what protocol.DeadActRequest) {
+	if n, err := l.mesh.Redrive(what); err == nil { // what was redriven without an answer, the deliveries tell
+		l.redriven.Add(n)
 	}
 }
 
@@ -184,6 +192,7 @@ func (l *load) discard(id string) {
 	l.audit.Discarding(id)
 	if n, err := l.mesh.Discard(protocol.DeadActRequest{MessageID: id}); err == nil && n == 1 {
 		l.audit.Discarded(id)
+		l.discarded.Add(1)
 	}
 }
 
