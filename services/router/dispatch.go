@@ -75,7 +75,7 @@ func (l *lane) dispatch() bool {
 // memory, and a consumer has room.
 func (l *lane) deliverNext(q *queue) bool {
 	e := q.ready.peek()
-	if e == nil || q.judging >= maxJudging {
+	if e == nil || q.judging >= l.verdicts.most() {
 		return false
 	}
 	c := q.pick(l.now)
