@@ -21,7 +21,7 @@ type ExecutionInfo struct {
 // ExecutionPage is a page of executions, in order of id.
 type ExecutionPage struct {
 	Executions []ExecutionInfo `json:"executions"`
-	More       bool        `json:"more,omitempty"`
+	More       bool            `json:"more,omitempty"`
 }
 
 // Executions is what the services know of executions together, those that are
@@ -29,13 +29,12 @@ type ExecutionPage struct {
 // answer.
 func Executions(ctx context.Context, nc *nats.Conn, q protocol.ExecutionsRequest) (ExecutionPage, error) {
 	q.Limit = pageLimit(q.Limit)
-	sources := []source[ExecutionInfo]{{"registry", func(ctx context.Context) ([]part[ExecutionInfo], error) { return closed(ctx, nc, q) }}}
-	for _, of := range [][2]string{
-		{"router", protocol.SubjectRouterExecutions}, {"retry", protocol.SubjectRetryExecutions}, {"dlq", protocol.SubjectDeadExecutions},
-	} {
-		sources = append(sources, gathered(nc, of[0], of[1], q, counted))
-	}
-	parts, err := askAll(ctx, sources)
+	parts, err := askAll(ctx, []source[ExecutionInfo]{
+		gathered(nc, "router", protocol.SubjectRouterExecutions, q, counted),
+		gathered(nc, "retry", protocol.SubjectRetryExecutions, q, counted),
+		gathered(nc, "dlq", protocol.SubjectDeadExecutions, q, counted),
+		{"registry", func(ctx context.Context) ([]part[ExecutionInfo], error) { return closed(ctx, nc, q) }},
+	})
 	if err != nil {
 		return ExecutionPage{}, err
 	}

@@ -84,7 +84,7 @@ func merged[T any](parts []part[T], name func(*T) string, add func(sum, one *T),
 			}
 		}
 	}
-	items = []T{}
+	items = make([]T, 0, len(sums))
 	for _, key := range slices.Sorted(maps.Keys(sums)) {
 		items = append(items, *sums[key])
 	}

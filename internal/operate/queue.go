@@ -20,21 +20,21 @@ type QueuePage struct {
 // q.After. UNAVAILABLE: one of them does not answer.
 func Queues(ctx context.Context, nc *nats.Conn, q protocol.QueuesRequest) (QueuePage, error) {
 	q.Limit = pageLimit(q.Limit)
-	var sources []source[protocol.QueueInfo]
-	for _, of := range [][2]string{
-		{"router", protocol.SubjectQueues}, {"retry", protocol.SubjectWaitingQueues}, {"dlq", protocol.SubjectDeadQueues},
-	} {
-		sources = append(sources, gathered(nc, of[0], of[1], q, func(p protocol.QueuesPage) part[protocol.QueueInfo] {
-			return part[protocol.QueueInfo]{p.Queues, p.More}
-		}))
-	}
-	parts, err := askAll(ctx, sources)
+	parts, err := askAll(ctx, []source[protocol.QueueInfo]{
+		gathered(nc, "router", protocol.SubjectQueues, q, queuesOf),
+		gathered(nc, "retry", protocol.SubjectWaitingQueues, q, queuesOf),
+		gathered(nc, "dlq", protocol.SubjectDeadQueues, q, queuesOf),
+	})
 	if err != nil {
 		return QueuePage{}, err
 	}
 	var page QueuePage
 	page.Queues, page.More = merged(parts, func(q *protocol.QueueInfo) string { return q.Queue }, addQueue, q.Limit)
 	return page, nil
+}
+
+func queuesOf(p protocol.QueuesPage) part[protocol.QueueInfo] {
+	return part[protocol.QueueInfo]{p.Queues, p.More}
 }
 
 // AllQueues are all queues, or with execution those of it.

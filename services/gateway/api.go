@@ -37,6 +37,7 @@ var nouns = []func(*Service, huma.API){
 // addAPI adds every operation to mux, and what describes them: /openapi.json,
 // /openapi.yaml and /docs/.
 func (s *Service) addAPI(mux *http.ServeMux) {
+	replaceErrors()
 	config := huma.DefaultConfig("Waybill", s.o.Version)
 	config.Info.Description = "Publish to a mesh, and operate it. Errors are problems (RFC 9457) with the mesh's code."
 	config.DocsPath, config.SchemasPath = "", ""

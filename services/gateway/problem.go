@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -11,7 +12,7 @@ import (
 
 // Problem is how HTTP answers an error (RFC 9457): the mesh's code and text,
 // and what is wrong where in a request.
-type Problem struct {
+type Problem struct { //nolint:errname // what RFC 9457 calls it
 	Title  string              `json:"title" doc:"The status in words."`
 	Status int                 `json:"status" doc:"The HTTP status."`
 	Code   protocol.Code       `json:"code" doc:"What the error is known by; docs/errors.md has the cure for each."`
@@ -76,7 +77,8 @@ func codeOf(status int) protocol.Code {
 	}
 }
 
-func init() { huma.NewError = newProblem } // the one way huma has to replace its own
+// replaceErrors makes huma answer problems; a variable is the one way it has.
+var replaceErrors = sync.OnceFunc(func() { huma.NewError = newProblem })
 
 // answerProblem answers with a problem outside of huma.
 func answerProblem(w http.ResponseWriter, p *Problem) {
