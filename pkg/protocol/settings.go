@@ -69,14 +69,13 @@ func (c SettingsChange) Apply(s Settings) (Settings, error) {
 	return s, nil
 }
 
-// ActivationTimeout, ObserverGrace and SubscriberRetention are the settings of
-// these names as durations.
+// ActivationTimeout is ActivationTimeoutMs as a duration.
 func (s *Settings) ActivationTimeout() time.Duration { return ms(s.Observers.ActivationTimeoutMs) }
 
-// ObserverGrace is like ActivationTimeout.
+// ObserverGrace is ObserverGraceMs as a duration.
 func (s *Settings) ObserverGrace() time.Duration { return ms(s.Observers.ObserverGraceMs) }
 
-// SubscriberRetention is like ActivationTimeout.
+// SubscriberRetention is SubscriberRetentionMs as a duration.
 func (s *Settings) SubscriberRetention() time.Duration { return ms(s.SubscriberRetentionMs) }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
