@@ -47,7 +47,7 @@ func tune(spec *protocol.SubscriptionSpec) (protocol.Tuning, error) {
 	}
 	spec.Type, spec.OnDeadLetter = cmp.Or(spec.Type, kind), cmp.Or(spec.OnDeadLetter, protocol.OnDeadLetter(onDeadLetter))
 	spec.MaxRetries, spec.BackoffMs = cmp.Or(spec.MaxRetries, int(or0(retries))), cmp.Or(spec.BackoffMs, or0(backoff))
-	spec.MaxPriority = cmp.Or(spec.MaxPriority, uint8(or0(priority))) //nolint:gosec // at most 255
+	spec.MaxPriority = cmp.Or(spec.MaxPriority, uint8(or0(priority)))
 	if spec.Concurrency == nil && concurrency != nil && !t.Serial {
 		n := int(*concurrency)
 		spec.Concurrency = &n
@@ -84,9 +84,9 @@ func (c *config) take(name string) json.RawMessage {
 // unknown refuses what nobody has read.
 func (c *config) unknown() error {
 	for name := range c.given {
-		var names []string
-		for _, field := range queueConfig {
-			names = append(names, field[0])
+		names := make([]string, len(queueConfig))
+		for i, field := range queueConfig {
+			names[i] = field[0]
 		}
 		return protocol.Errorf(protocol.CodeInvalidArgs, "queue_config has no field %.64q: there are %s", name, strings.Join(names, ", "))
 	}

@@ -49,10 +49,11 @@ func double(base time.Duration, n uint32, limit time.Duration) time.Duration {
 
 // multiply is n times base, at most limit.
 func multiply(base time.Duration, n uint32, limit time.Duration) time.Duration {
-	if n := time.Duration(max(n, 1)); base <= limit/n {
-		return base * n
+	times := int64(max(n, 1))
+	if int64(base) > int64(limit)/times {
+		return limit
 	}
-	return limit
+	return time.Duration(int64(base) * times)
 }
 
 func milliseconds(ms int64) time.Duration {
