@@ -19,11 +19,25 @@ const (
 // backoffMs itself. A backoffMs below 1 is the default. No attempt and no
 // backoff overflows.
 func Delay(attempt uint32, backoffMs int64) time.Duration {
+	return double(base(backoffMs), attempt, longest(backoffMs))
+}
+
+// base is the delay before the second attempt.
+func base(backoffMs int64) time.Duration {
 	if backoffMs < 1 {
 		backoffMs = protocol.DefaultBackoffMs
 	}
-	base := milliseconds(backoffMs)
-	return double(base, attempt, max(base, protocol.MaxBackoffCap))
+	return milliseconds(backoffMs)
+}
+
+// longest is what no delay exceeds.
+func longest(backoffMs int64) time.Duration { return max(base(backoffMs), protocol.MaxBackoffCap) }
+
+// delayOf is an item's Delay, or what its worker asks for if that is longer,
+// within the same bound.
+func delayOf(attempt uint32, item protocol.DecideItem) time.Duration {
+	asked := min(milliseconds(max(item.RetryAfterMs, 0)), longest(item.BackoffMs))
+	return max(Delay(attempt, item.BackoffMs), asked)
 }
 
 // Pause is the time before a delivery is repeated after the nth answer that
