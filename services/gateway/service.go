@@ -48,6 +48,8 @@ type Service struct {
 	mesh    *mesh.Service
 	address string
 
+	diagnoses chan struct{} // holds a token of each diagnosis under way
+
 	stop mesh.Lifecycle
 	done chan struct{}
 	once sync.Once
@@ -76,7 +78,7 @@ func New(o Options) (*Service, error) {
 	if err := bind.Check("HTTP", host); err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: log, done: make(chan struct{})}, nil
+	return &Service{o: o, log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses)}, nil
 }
 
 // Start connects and listens. It fails with UNAVAILABLE if NATS cannot be
