@@ -185,7 +185,7 @@ const acceptBytes = 96
 
 // length is at least what the meta takes when it is encoded.
 func (m *Meta) length() int {
-	return acceptBytes + len(m.Queue) + len(m.Reason) + len(m.Error) + len(m.Source) + len(m.Extra)
+	return acceptBytes + len(m.Queue) + len(m.Reason) + len(m.Error) + len(m.Source) + len(m.Spans) + len(m.Extra)
 }
 
 func (b *batch) recipients(n int) []recipient {

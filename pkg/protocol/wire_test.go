@@ -288,6 +288,8 @@ func fill(value reflect.Value, name string) {
 	switch {
 	case value.Type() == reflect.TypeFor[time.Time]():
 		value.Set(reflect.ValueOf(time.Date(2026, 3, 4, 5, 6, 7, 891_000_000, time.UTC)))
+	case value.Type() == reflect.TypeFor[json.RawMessage]():
+		value.SetBytes([]byte("{}"))
 	case value.Type() == reflect.TypeFor[[]byte]():
 		value.SetBytes([]byte{0, 'a', 0xff})
 	case value.Kind() == reflect.Struct:
