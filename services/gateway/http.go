@@ -45,7 +45,6 @@ func (s *Service) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.HandleFunc("POST "+diagnosticPath, s.diagnostic)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes,
 		ErrorHandling:       promhttp.ContinueOnError, // one odd series hides no others

@@ -6,7 +6,6 @@ package diagnose
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -20,7 +19,7 @@ import (
 // Bounds of one run.
 const (
 	// DefaultTimeout is how long Run may try; tidying up comes after.
-	DefaultTimeout = 60 * time.Second
+	DefaultTimeout = 20 * time.Second
 	// probeTime is how long a subscription may take, and then its message, there and
 	// back.
 	probeTime = 5 * time.Second
@@ -47,8 +46,8 @@ type Options struct {
 type Report struct {
 	OK bool `json:"ok"` // every line is
 	// Lines has one for each route, then one for each topic.
-	Lines []Line       `json:"lines"`
-	Took  Milliseconds `json:"took_ms"`
+	Lines  []Line  `json:"lines" nullable:"false"`
+	TookMs float64 `json:"took_ms"`
 }
 
 // Line is what was found out of one route or topic.
@@ -59,34 +58,19 @@ type Line struct {
 	// of a topic one a subscriber.
 	Queues int `json:"queues"`
 	// Lanes are those of its queues that were tried.
-	Lanes  []string `json:"lanes"`
+	Lanes  []string `json:"lanes" nullable:"false"`
 	Broker string   `json:"broker,omitempty"`
 	OK     bool     `json:"ok"`
-	// Publish is the time until a message was stored, Consume from its publish until
-	// a consumer had it; of the slowest lane.
-	Publish Milliseconds `json:"publish_ms"`
-	Consume Milliseconds `json:"consume_ms"`
+	// PublishMs is the time until a message was stored, ConsumeMs from its publish
+	// until a consumer had it; of the slowest lane.
+	PublishMs float64 `json:"publish_ms"`
+	ConsumeMs float64 `json:"consume_ms"`
 	// Error is why it is not OK, of the first lane that failed.
 	Error *protocol.Error `json:"error,omitempty"`
 }
 
-// Milliseconds is a duration that is a number of milliseconds in JSON.
-type Milliseconds time.Duration
-
-// MarshalJSON rounds to microseconds.
-func (m Milliseconds) MarshalJSON() ([]byte, error) {
-	return json.Marshal(float64(time.Duration(m).Microseconds()) / 1000)
-}
-
-// UnmarshalJSON is the reverse.
-func (m *Milliseconds) UnmarshalJSON(text []byte) error {
-	var ms float64
-	if err := json.Unmarshal(text, &ms); err != nil {
-		return err
-	}
-	*m = Milliseconds(ms * float64(time.Millisecond))
-	return nil
-}
+// ms is a duration in milliseconds, to the microsecond.
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // Run tries every route and topic that is subscribed to, and, if there is none,
 // one of its own. It fails if it cannot be found out what is subscribed to
@@ -111,7 +95,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.try(trying, probes[first:min(first+together, len(probes))])
 	}
 	r.tidy(context.WithoutCancel(ctx))
-	report := &Report{Lines: lines(subjects, probes), Took: Milliseconds(time.Since(began))}
+	report := &Report{Lines: lines(subjects, probes), TookMs: ms(time.Since(began))}
 	report.OK = allOK(report.Lines)
 	return report, nil
 }
@@ -143,7 +127,7 @@ func lines(subjects []*subject, probes []*probe) []Line {
 	for _, p := range probes {
 		l := &byNumber[p.subject.number]
 		l.Lanes = append(l.Lanes, p.lane)
-		l.Publish, l.Consume = max(l.Publish, p.published), max(l.Consume, p.consumed)
+		l.PublishMs, l.ConsumeMs = max(l.PublishMs, ms(p.published)), max(l.ConsumeMs, ms(p.consumed))
 		if p.broker != "" {
 			l.Broker = p.broker
 		}

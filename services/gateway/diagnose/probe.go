@@ -18,7 +18,7 @@ type probe struct {
 	execution, topic string // one of them
 
 	broker              string
-	published, consumed Milliseconds
+	published, consumed time.Duration
 	err                 *protocol.Error // nil: it got through
 }
 
@@ -102,10 +102,10 @@ func (p *probe) try(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	p.published, p.broker = Milliseconds(time.Since(began)), receipt.Broker
+	p.published, p.broker = time.Since(began), receipt.Broker
 	select {
 	case at := <-arrived:
-		p.consumed = Milliseconds(at.Sub(began))
+		p.consumed = at.Sub(began)
 		return nil
 	case <-ctx.Done():
 		return protocol.Errorf(protocol.CodeTimeout, "the message was stored (%s, %s), and in %v no consumer had it", receipt.Broker, cmp.Or(receipt.Durability, protocol.DurabilityNone), probeTime)

@@ -3,7 +3,6 @@ package diagnose
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // Text is the report for people, one line a route or topic.
@@ -32,7 +31,7 @@ func (l *Line) text(width int) string {
 	if !l.OK {
 		return fmt.Sprintf("FAILED  %s  %s", what, oneLine(l.Error.Error()))
 	}
-	return fmt.Sprintf("ok      %s  publish %s, consume %s", what, l.Publish, l.Consume)
+	return fmt.Sprintf("ok      %s  publish %.1f ms, consume %.1f ms", what, l.PublishMs, l.ConsumeMs)
 }
 
 // extent says what the line stands for.
@@ -45,11 +44,6 @@ func plural(n int, noun string) string {
 		return noun
 	}
 	return noun + "s"
-}
-
-// String is the duration in milliseconds.
-func (m Milliseconds) String() string {
-	return fmt.Sprintf("%.1f ms", float64(time.Duration(m).Microseconds())/1000)
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
