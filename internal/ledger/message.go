@@ -152,6 +152,7 @@ func appendMeta(b []byte, num protowire.Number, m *Meta) []byte {
 	b = appendString(b, 9, m.Reason)
 	b = appendString(b, 10, m.Error)
 	b = appendString(b, 11, m.Source)
+	b = appendString(b, 12, m.Spans)
 	b = append(b, m.Extra...)
 	return shut(b, start)
 }
@@ -186,6 +187,8 @@ func decodeMeta(b []byte, intern interner) (m Meta, err error) {
 			m.Error = string(f.slice())
 		case 11:
 			m.Source = string(f.slice())
+		case 12:
+			m.Spans = string(f.slice())
 		default:
 			m.Extra = append(m.Extra, f.raw...)
 		}

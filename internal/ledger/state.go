@@ -20,6 +20,7 @@ type state struct {
 	time      int64  // the newest frame's
 	entries   map[Key]*Entry
 	extras    map[Key][]byte // Meta.Extra of entries that have it
+	traced    map[Key]traced // entries that have Meta.Spans
 	queues    map[string]*Queue
 	notes     map[string]*note
 	senders   map[string]*sender
@@ -48,14 +49,16 @@ type table interface {
 
 // What live things weigh beside their bytes.
 const (
-	weightEntry = 120
-	weightQueue = 80
+	weightEntry  = 120
+	weightQueue  = 80
+	weightTraced = 64
 )
 
 func newState() *state {
 	return &state{
 		entries:   map[Key]*Entry{},
 		extras:    map[Key][]byte{},
+		traced:    map[Key]traced{},
 		queues:    map[string]*Queue{},
 		notes:     map[string]*note{},
 		senders:   map[string]*sender{},
@@ -295,6 +298,7 @@ func (s *state) remove(e *Entry) {
 	e.Queue.Bytes -= int64(e.Size)
 	delete(s.entries, e.Key)
 	delete(s.extras, e.Key)
+	s.untrace(e)
 	s.messages--
 	s.weight -= weightEntry
 }
@@ -396,6 +400,25 @@ func (s *state) setMeta(e *Entry, m *Meta) {
 		s.extras[e.Key] = bytes.Clone(m.Extra)
 	} else if len(s.extras) > 0 {
 		delete(s.extras, e.Key)
+	}
+	s.untrace(e)
+	if m.Spans != "" {
+		s.traced[e.Key] = traced{spans: m.Spans, lastFailure: m.LastFailure}
+		s.weight += weightTraced + int64(len(m.Spans))
+	}
+}
+
+// traced is what stays in memory of an entry's meta beside what Entry holds, if
+// its message is traced.
+type traced struct {
+	spans       string
+	lastFailure int64
+}
+
+func (s *state) untrace(e *Entry) {
+	if t, ok := s.traced[e.Key]; ok {
+		s.weight -= weightTraced + int64(len(t.spans))
+		delete(s.traced, e.Key)
 	}
 }
 

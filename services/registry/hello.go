@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -16,6 +17,9 @@ import (
 func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registered, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
+	if err := s.checkSources(&h); err != nil {
+		return protocol.Registered{}, err
+	}
 	doc := s.known.worker(h.WorkerID)
 	for {
 		next, refused, err := s.declare(ctx, &h, doc)
@@ -27,7 +31,7 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 			s.announce(next)
 			err = s.confirm(ctx, doc, next)
 			s.releaseAll(ctx, doc, next)
-			warnings := append(s.known.differences(&next.Worker), orderWarnings(&next.Worker)...)
+			warnings := slices.Concat(s.known.differences(&next.Worker), orderWarnings(&next.Worker), inactiveWarnings(&next.Worker))
 			r := registered(&next.Worker, s.o.keepalive(), warnings)
 			r.Refused = refused
 			return r, err
@@ -62,6 +66,12 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 		return nil, nil, err
 	}
 	next.KVRevision = revision
+	settings := s.settings.get()
+	for i := range next.Subscriptions {
+		if sub := &next.Subscriptions[i]; sub.TimeoutDefault {
+			sub.TimeoutMs = settings.Observers.ActivationTimeoutMs
+		}
+	}
 	refused, err := s.claimAll(ctx, &next.Worker)
 	if err != nil {
 		return nil, nil, err
@@ -165,11 +175,18 @@ func (s *Service) hear(doc *workerDoc) {
 func (s *Service) announce(doc *workerDoc) {
 	s.known.apply(doc)
 	s.hear(doc)
-	body, err := json.Marshal(protocol.WorkerChanged{Worker: doc.Worker})
+	body, err := json.Marshal(s.changed(doc))
 	if err == nil {
 		err = s.nc.Publish(protocol.SubjectWorkerChanged, body)
 	}
 	if err != nil { // they read the records again by themselves
 		s.log.Warn("a worker's change could not be announced", "worker", doc.ID, "error", err)
 	}
+}
+
+// changed is what routers are told of a record. The settings go with it: what
+// happens to a worker's queues depends on those that hold when it happens.
+func (s *Service) changed(doc *workerDoc) protocol.WorkerChanged {
+	settings := s.settings.get()
+	return protocol.WorkerChanged{Worker: doc.Worker, Settings: &settings}
 }

@@ -28,7 +28,8 @@ func pageSize(limit int) (int, error) {
 // workers lists workers in order of id. A page may have fewer than were asked
 // for; More says whether others follow.
 func (s *Service) workers(_ context.Context, q protocol.WorkersRequest) (protocol.WorkersPage, error) {
-	page := protocol.WorkersPage{Workers: []protocol.Worker{}}
+	settings := s.settings.get()
+	page := protocol.WorkersPage{Workers: []protocol.Worker{}, Settings: &settings}
 	limit, err := pageSize(q.Limit)
 	if err != nil {
 		return page, err
@@ -75,7 +76,7 @@ func (s *Service) subscriptionsOf(execution string) []protocol.SubscriptionInfo 
 	for _, doc := range s.known.all() {
 		for _, sub := range doc.Subscriptions {
 			if execution == "" || sub.Execution == execution {
-				all = append(all, protocol.SubscriptionInfo{Subscription: sub, WorkerName: doc.Name})
+				all = append(all, protocol.SubscriptionInfo{Subscription: sub, WorkerName: doc.Name, Namespace: doc.Namespace})
 			}
 		}
 	}

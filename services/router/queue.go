@@ -47,10 +47,6 @@ type queue struct {
 	nextInRound *queue
 }
 
-// maxJudging bounds what a queue's failing messages hold while the retry
-// service is away: beyond it nothing more is dispatched from the queue.
-const maxJudging = 1024
-
 func newQueue(name string, l *lane) *queue {
 	q := &queue{name: name, lane: l, store: l.store, policy: policy{
 		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,
@@ -137,7 +133,10 @@ func (q *queue) info() protocol.QueueInfo {
 		i.Type, i.Groups, i.HeldGroups, i.BlockedGroups = q.groupCounts()
 	}
 	if q.bound != nil {
-		i.DetachedAt = q.bound.DetachedAt
+		i.DetachedAt, i.Receiving = q.bound.DetachedAt, !q.bound.Ended
+		if i.Receiving {
+			i.ReceivesUntil = q.bound.Until
+		}
 	}
 	if q.ledger != nil {
 		i.Ready = max(0, q.ledger.Live-q.moving-i.InFlight)

@@ -36,6 +36,7 @@ type fixture struct {
 	mu       sync.Mutex
 	revision uint64
 	workers  map[string]protocol.Worker
+	settings *protocol.Settings                          // nil: the registry says nothing of them
 	decide   func(protocol.DecideItem) protocol.Decision // nil: nobody answers
 	arrived  map[string][]ledger.Meta                    // by "retry" and "dlq"
 }
@@ -135,7 +136,7 @@ func (f *fixture) serve(subject string, h func(body []byte) any) {
 func (f *fixture) listWorkers([]byte) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	page := protocol.WorkersPage{}
+	page := protocol.WorkersPage{Settings: f.settings}
 	for _, w := range f.workers {
 		page.Workers = append(page.Workers, w)
 	}
@@ -305,10 +306,28 @@ func (f *fixture) tell(w protocol.Worker) {
 	if w.Gone {
 		delete(f.workers, w.ID)
 	}
+	settings := f.settings
 	f.mu.Unlock()
-	body, err := json.Marshal(protocol.WorkerChanged{Worker: w})
+	body, err := json.Marshal(protocol.WorkerChanged{Worker: w, Settings: settings})
 	f.must(err)
 	f.must(f.nc.Publish(protocol.SubjectWorkerChanged, body))
+}
+
+// set changes the mesh's settings and tells the routers.
+func (f *fixture) set(change func(*protocol.Settings)) {
+	f.Helper()
+	f.mu.Lock()
+	now := protocol.DefaultSettings()
+	if f.settings != nil {
+		now = *f.settings
+	}
+	change(&now)
+	now.Revision++
+	f.settings = &now
+	f.mu.Unlock()
+	body, err := json.Marshal(now)
+	f.must(err)
+	f.must(f.nc.Publish(protocol.SubjectSettingsChanged, body))
 }
 
 func (p *program) leaves() {
