@@ -33,9 +33,14 @@ var (
 func goldenRecords() map[string][]byte {
 	of := func(r record) []byte { return appendRecord(nil, &r) }
 	var all counters
-	for i := range all {
-		all[i] = uint64(i * 100)
+	for i := range Refused + 1 { // those of the first version
+		all[i] = uint64(i) * 100
 	}
+	story := appendEvent(nil, &Event{
+		Kind: Attempted, At: -8, Generation: 1, Attempt: 2, Outcome: protocol.Failed, Took: 300, Worker: "w", WorkerID: "id",
+		Subscription: "s", Error: "e", Due: 9, By: "b", Trace: []byte{0, 1},
+	})
+	story = appendUint(story, 2, 3)
 	encodedMessage := appendMessage(nil, goldenMessage)[1+lengthBytes:]
 	encodedMeta := appendMeta(nil, 7, &goldenMeta)[1+lengthBytes:]
 	return map[string][]byte{
@@ -46,21 +51,24 @@ func goldenRecords() map[string][]byte {
 		"carry": appendCarry(nil, encodedMessage, []carried{
 			{key: 70, meta: encodedMeta}, {key: 71, meta: nil, out: &handover{dest: "dlq-01", number: 3}},
 		}),
-		"restate":     of(record{kind: KindRestate, key: 1 << 40, meta: &goldenMeta}),
-		"decide":      of(record{kind: KindDecide, key: 5, meta: &goldenMeta, dest: "retry-02", number: 9}),
-		"settle":      of(record{kind: KindSettle, keys: []Key{9, 3, 1 << 50, 4}}),
-		"done":        of(record{kind: KindDone, keys: []Key{1}}),
-		"note":        of(record{kind: KindNote, name: "k", value: []byte("v")}),
-		"note-empty":  of(record{kind: KindNote, name: "k", value: []byte{}}),
-		"note-delete": of(record{kind: KindNote, name: "k"}),
-		"counts":      of(record{kind: kindCounts, name: "/queue/e/r", counts: &counters{Delivered: 2, Refused: 300}}),
-		"barrier":     of(record{kind: kindBarrier, value: []byte("mark")}),
-		"forget":      of(record{kind: kindForget, name: "/queue/e/r"}),
-		"secret":      of(record{kind: kindSecret, value: goldenID[:]}),
-		"sender":      of(record{kind: kindSender, name: "dlq-00", number: 12}),
-		"receiver":    of(record{kind: kindReceiver, name: "router-01", number: 12, keys: []Key{14, 20}}),
-		"counters":    of(record{kind: kindCounters, name: "/queue/e/r", counts: &all}),
-		"dedup":       of(record{kind: kindDedup, number: 1_700_000_000, seen: []dedupEntry{{goldenHash, goldenID, 77}, {Dedup{1}, goldenID, 78}}}),
+		"restate":      of(record{kind: KindRestate, key: 1 << 40, meta: &goldenMeta}),
+		"decide":       of(record{kind: KindDecide, key: 5, meta: &goldenMeta, dest: "retry-02", number: 9}),
+		"settle":       of(record{kind: KindSettle, keys: []Key{9, 3, 1 << 50, 4}}),
+		"done":         of(record{kind: KindDone, keys: []Key{1}}),
+		"note":         of(record{kind: KindNote, name: "k", value: []byte("v")}),
+		"note-empty":   of(record{kind: KindNote, name: "k", value: []byte{}}),
+		"note-delete":  of(record{kind: KindNote, name: "k"}),
+		"counts":       of(record{kind: kindCounts, name: "/queue/e/r", counts: &counters{Delivered: 2, Refused: 300}}),
+		"barrier":      of(record{kind: kindBarrier, value: []byte("mark")}),
+		"forget":       of(record{kind: kindForget, name: "/queue/e/r"}),
+		"secret":       of(record{kind: kindSecret, value: goldenID[:]}),
+		"sender":       of(record{kind: kindSender, name: "dlq-00", number: 12}),
+		"receiver":     of(record{kind: kindReceiver, name: "router-01", number: 12, keys: []Key{14, 20}}),
+		"accept-story": appendAccept(nil, &Message{ID: goldenID, Story: story}, []Meta{{Queue: "q", Story: story}}, nil, nil),
+		"settle-how":   of(record{kind: KindSettle, keys: []Key{9}, how: Discarded}),
+		"counts-later": of(record{kind: kindCounts, name: "q", counts: &counters{Taken: 1, Sent: 2, HandedBack: 3, WrittenOff: 4}}),
+		"counters":     of(record{kind: kindCounters, name: "/queue/e/r", counts: &all}),
+		"dedup":        of(record{kind: kindDedup, number: 1_700_000_000, seen: []dedupEntry{{goldenHash, goldenID, 77}, {Dedup{1}, goldenID, 78}}}),
 	}
 }
 

@@ -45,7 +45,7 @@ func TestTheLogStaysShort(t *testing.T) {
 		busy.do(func(l *ledger.Ledger) {
 			for e := range l.Entries() {
 				if e.Queue.Name == "q" {
-					l.Settle(e, nil)
+					l.Settle(e, ledger.Acknowledged, nil)
 				}
 			}
 		})

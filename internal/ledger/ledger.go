@@ -23,6 +23,7 @@ type Message struct {
 	Group       string
 	Headers     map[string][]string
 	Body        []byte
+	Story       []byte // what happened before this ledger accepted it, see StoryOf
 	Extra       []byte // encoded fields this version does not know, kept
 }
 
@@ -39,6 +40,7 @@ type Meta struct {
 	Reason       protocol.Reason
 	Error        string
 	Source       string // the subscription of the last failure
+	Story        []byte // what happened since this ledger accepted it, see Tell
 	Extra        []byte
 }
 
@@ -99,6 +101,8 @@ type Queue struct {
 	Slot     any // the owner's own
 
 	counted *frame // states the counters, with the frames after it
+	tallied uint64 // the last batch that counts for it
+	tally   int    // where in there
 }
 
 // Options of Open.
@@ -217,5 +221,9 @@ const (
 	Lost
 	Vanished
 	Refused
+	Taken      // accepted from another ledger; counted by the ledger
+	Sent       // decided for another ledger; counted by the ledger
+	HandedBack // deliveries that a worker which shut down gave back
+	WrittenOff // lost with a damaged part of the log, see Options.AcceptLoss
 	NumCounters
 )
