@@ -236,8 +236,18 @@ func (l *Ledger) Meta(e *Entry) Meta {
 	return Meta{
 		Queue: e.Queue.Name, Generation: e.Generation, Attempt: e.Attempt,
 		Vanished: e.Vanished, Incomplete: e.Incomplete,
-		Due: e.Due, FirstFailure: e.FirstFailure, Story: l.stories[e.Key], Extra: l.extras[e.Key],
+		Due: e.Due, FirstFailure: e.FirstFailure, Spans: l.traced[e.Key].spans, Story: l.stories[e.Key], Extra: l.extras[e.Key],
 	}
+}
+
+// Traced is Meta.Spans of an entry, with the Meta.LastFailure that they were
+// recorded with; empty for one that is not traced.
+func (l *Ledger) Traced(e *Entry) (spans string, lastFailure int64) {
+	if len(l.traced) == 0 {
+		return "", 0
+	}
+	t := l.traced[e.Key]
+	return t.spans, t.lastFailure
 }
 
 // Message is the entry's message if it is in memory, else nil: see Load.

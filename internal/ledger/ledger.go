@@ -40,8 +40,12 @@ type Meta struct {
 	Reason       protocol.Reason
 	Error        string
 	Source       string // the subscription of the last failure
-	Story        []byte // what happened since this ledger accepted it, see Tell
-	Extra        []byte
+	// Spans are those of the message's trace that what comes next refers to, as
+	// its owners encode them; empty for a message that is not traced. They stay
+	// in memory.
+	Spans string
+	Story []byte // what happened since this ledger accepted it, see Tell
+	Extra []byte
 }
 
 // Entry is a live message of a ledger as it stays in memory. It is read and

@@ -155,7 +155,8 @@ func appendMeta(b []byte, num protowire.Number, m *Meta) []byte {
 	b = appendString(b, 9, m.Reason)
 	b = appendString(b, 10, m.Error)
 	b = appendString(b, 11, m.Source)
-	b = appendString(b, 12, m.Story)
+	b = appendString(b, 12, m.Spans)
+	b = appendString(b, 13, m.Story)
 	b = append(b, m.Extra...)
 	return shut(b, start)
 }
@@ -191,6 +192,8 @@ func decodeMeta(b []byte, intern interner) (m Meta, err error) {
 		case 11:
 			m.Source = string(f.slice())
 		case 12:
+			m.Spans = string(f.slice())
+		case 13:
 			m.Story = bytes.Clone(f.slice())
 		default:
 			m.Extra = append(m.Extra, f.raw...)

@@ -129,7 +129,8 @@ func drawMeta(rt *rapid.T) Meta {
 	return Meta{
 		Queue:   queueName(rapid.IntRange(0, 2).Draw(rt, "queue")),
 		Attempt: rapid.Uint32().Draw(rt, "attempt"), Due: rapid.Int64().Draw(rt, "due"),
-		Error: rapid.StringN(0, 20, 40).Draw(rt, "error"),
+		Error:       rapid.StringN(0, 20, 40).Draw(rt, "error"),
+		LastFailure: rapid.Int64().Draw(rt, "failure"), Spans: rapid.SampledFrom([]string{"", "a", "ab"}).Draw(rt, "spans"),
 	}
 }
 
@@ -212,6 +213,9 @@ func (m *model) compare(rt *rapid.T) {
 		e := m.l.Entry(k)
 		if e == nil || e.Decided != (want.decided != "") || e.Queue.Name != want.meta.Queue || e.Attempt != want.meta.Attempt || e.Due != want.meta.Due {
 			rt.Fatalf("entry %d is %+v, want %+v", k, e, want)
+		}
+		if spans, at := m.l.Traced(e); spans != want.meta.Spans || spans != "" && at != want.meta.LastFailure {
+			rt.Fatalf("entry %d is traced as %q at %d, want %+v", k, spans, at, want.meta)
 		}
 	}
 	for name, want := range m.ref.counters {

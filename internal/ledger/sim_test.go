@@ -646,6 +646,9 @@ func (w *world) checkPins(p *proc) {
 	counted := map[bodyAt]bool{}
 	for _, e := range s.entries {
 		weight += weightEntry
+		if t, ok := s.traced[e.Key]; ok {
+			weight += weightTraced + int64(len(t.spans))
+		}
 		if at := (bodyAt{e.at.seq, e.index}); !counted[at] {
 			counted[at] = true
 			bytes += int64(e.Size)

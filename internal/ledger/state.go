@@ -21,6 +21,7 @@ type state struct {
 	entries   map[Key]*Entry
 	extras    map[Key][]byte // Meta.Extra of entries that have it
 	stories   map[Key][]byte // Meta.Story, of those not decided
+	traced    map[Key]traced // entries that have Meta.Spans
 	queues    map[string]*Queue
 	notes     map[string]*note
 	senders   map[string]*sender
@@ -48,8 +49,9 @@ type table interface {
 
 // What live things weigh beside their bytes.
 const (
-	weightEntry = 120
-	weightQueue = 80
+	weightEntry  = 120
+	weightQueue  = 80
+	weightTraced = 64
 )
 
 func newState() *state {
@@ -57,6 +59,7 @@ func newState() *state {
 		entries:   map[Key]*Entry{},
 		extras:    map[Key][]byte{},
 		stories:   map[Key][]byte{},
+		traced:    map[Key]traced{},
 		queues:    map[string]*Queue{},
 		notes:     map[string]*note{},
 		senders:   map[string]*sender{},
@@ -303,6 +306,7 @@ func (s *state) remove(e *Entry) {
 	delete(s.entries, e.Key)
 	delete(s.extras, e.Key)
 	delete(s.stories, e.Key)
+	s.untrace(e)
 	s.messages--
 	s.weight -= weightEntry
 }
@@ -401,10 +405,14 @@ func (s *state) setMeta(e *Entry, m *Meta) {
 		e.flags |= bare
 	}
 	setRare(s.extras, e.Key, m.Extra)
-	if e.Decided {
-		return
+	if !e.Decided {
+		setRare(s.stories, e.Key, m.Story)
 	}
-	setRare(s.stories, e.Key, m.Story)
+	s.untrace(e)
+	if m.Spans != "" {
+		s.traced[e.Key] = traced{spans: m.Spans, lastFailure: m.LastFailure}
+		s.weight += weightTraced + int64(len(m.Spans))
+	}
 }
 
 // setRare sets what few entries have.
@@ -413,6 +421,20 @@ func setRare(of map[Key][]byte, k Key, value []byte) {
 		of[k] = bytes.Clone(value)
 	} else if len(of) > 0 {
 		delete(of, k)
+	}
+}
+
+// traced is what stays in memory of an entry's meta beside what Entry holds, if
+// its message is traced.
+type traced struct {
+	spans       string
+	lastFailure int64
+}
+
+func (s *state) untrace(e *Entry) {
+	if t, ok := s.traced[e.Key]; ok {
+		s.weight -= weightTraced + int64(len(t.spans))
+		delete(s.traced, e.Key)
 	}
 }
 

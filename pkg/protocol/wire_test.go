@@ -41,7 +41,7 @@ var documents = []any{
 	protocol.Policy{}, protocol.PolicyRequest{},
 	protocol.QueueInfo{}, protocol.QueuesPage{}, protocol.QueuesRequest{}, protocol.Ready{}, protocol.Registered{},
 	protocol.RefusedSubscription{}, protocol.RegisteredSubscription{}, protocol.Stats{}, protocol.Subscription{}, protocol.SubscriptionInfo{},
-	protocol.SubscriptionSpec{}, protocol.SubscriptionsPage{}, protocol.SubscriptionsRequest{}, protocol.Worker{},
+	protocol.SubscriptionSpec{}, protocol.Tuning{}, protocol.SubscriptionsPage{}, protocol.SubscriptionsRequest{}, protocol.Worker{},
 	protocol.WaitingActReply{}, protocol.WaitingActRequest{}, protocol.WaitingListRequest{}, protocol.WaitingMessage{}, protocol.WaitingPage{},
 	protocol.WorkerChanged{}, protocol.WorkersPage{}, protocol.WorkersRequest{},
 }
@@ -288,6 +288,8 @@ func fill(value reflect.Value, name string) {
 	switch {
 	case value.Type() == reflect.TypeFor[time.Time]():
 		value.Set(reflect.ValueOf(time.Date(2026, 3, 4, 5, 6, 7, 891_000_000, time.UTC)))
+	case value.Type() == reflect.TypeFor[json.RawMessage]():
+		value.SetBytes([]byte("{}"))
 	case value.Type() == reflect.TypeFor[[]byte]():
 		value.SetBytes([]byte{0, 'a', 0xff})
 	case value.Kind() == reflect.Struct:

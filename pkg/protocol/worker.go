@@ -1,12 +1,19 @@
 package protocol
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Hello declares all a worker wants; a later one replaces it whole. The
 // answer is Registered.
 type Hello struct {
-	WorkerID      string             `json:"worker_id"` // made by the worker, unguessable (22 random characters)
-	Name          string             `json:"name"`      // for people, e.g. host/program
+	WorkerID string `json:"worker_id"` // made by the worker, unguessable (22 random characters)
+	Name     string `json:"name"`      // for people, e.g. host/program
+	// Namespace is the one Name is a name in: under the same name in the same
+	// namespace a program that starts again has the observers it left behind.
+	// Default DefaultNamespace.
+	Namespace     string             `json:"namespace,omitempty"`
 	SDK           string             `json:"sdk,omitempty"`
 	Revision      uint64             `json:"revision"` // counts the worker's declarations
 	Outcomes      []Outcome          `json:"outcomes,omitempty"`
@@ -48,12 +55,27 @@ type SubscriptionSpec struct {
 	ObserverID string `json:"observer_id,omitempty"`
 	// Group shares one durable queue among all observers of the topic that name
 	// the group.
-	Group       string `json:"group,omitempty"`
-	Name        string `json:"name,omitempty"` // for people; default the route
-	Concurrency *int   `json:"concurrency,omitempty"`
-	MaxRetries  int    `json:"max_retries,omitempty"`
-	BackoffMs   int64  `json:"backoff_ms,omitempty"`
-	TimeoutMs   int64  `json:"timeout_ms,omitempty"`
+	Group string `json:"group,omitempty"`
+	// Target is the function of the worker that an observer is for. While the
+	// worker does not serve it, the observer is not active (OBSERVER_NOT_ACTIVE)
+	// and its messages wait. Its namespace is by default the worker's.
+	Target *FunctionSpec `json:"target,omitempty"`
+	// Filters say which messages an observer wants: the others are acknowledged
+	// unseen (pkg/filter). QueueConfig tunes its queue; MaxRetries, BackoffMs and
+	// the other fields that say the same beat it.
+	Filters     json.RawMessage `json:"filters,omitempty"`
+	QueueConfig json.RawMessage `json:"queue_config,omitempty"`
+	// FunctionID and Args are another way to observe a topic: FunctionOnMessage,
+	// and an object with topic (or queue), group, max_retries (or maxRetries),
+	// backoff_ms (or backoffDelayMs) and queue_config. They stand instead of Kind
+	// and of the fields of those names.
+	FunctionID  string          `json:"function_id,omitempty"`
+	Args        json.RawMessage `json:"args,omitempty"`
+	Name        string          `json:"name,omitempty"` // for people; default the route
+	Concurrency *int            `json:"concurrency,omitempty"`
+	MaxRetries  int             `json:"max_retries,omitempty"`
+	BackoffMs   int64           `json:"backoff_ms,omitempty"`
+	TimeoutMs   int64           `json:"timeout_ms,omitempty"`
 	// Type is how the queue's messages are handled; default TypeConcurrent.
 	Type QueueType `json:"type,omitempty"`
 	// OnDeadLetter is for TypeFIFO; default DeadLetterContinue.
@@ -140,6 +162,7 @@ type FinishedWork struct {
 type Worker struct {
 	ID            string         `json:"id"`
 	Name          string         `json:"name"`
+	Namespace     string         `json:"namespace,omitempty"` // empty: DefaultNamespace
 	User          string         `json:"user"`
 	SDK           string         `json:"sdk,omitempty"`
 	Revision      uint64         `json:"revision"`
@@ -159,23 +182,29 @@ type Subscription struct {
 	Worker string `json:"worker"`
 	// Queue is /queue/<execution>/<route>, or of a topic <topic>::observer:<id>,
 	// <topic>::@<group> or <topic>::listen:<id of the subscription>.
-	Queue       string `json:"queue"`
-	Execution   string `json:"execution"`
-	Route       string `json:"route"`
-	Kind        Kind   `json:"kind,omitempty"` // empty: KindWork
-	Topic       string `json:"topic,omitempty"`
-	ObserverID  string `json:"observer_id,omitempty"`
-	Group       string `json:"group,omitempty"`
-	Deliver     string `json:"deliver"`
-	Concurrency int    `json:"concurrency"`
-	MaxRetries  int    `json:"max_retries"`
-	BackoffMs   int64  `json:"backoff_ms"`
-	TimeoutMs   int64  `json:"timeout_ms"`
+	Queue      string `json:"queue"`
+	Execution  string `json:"execution"`
+	Route      string `json:"route"`
+	Kind       Kind   `json:"kind,omitempty"` // empty: KindWork
+	Topic      string `json:"topic,omitempty"`
+	ObserverID string `json:"observer_id,omitempty"`
+	Group      string `json:"group,omitempty"`
+	// Target is the function an observer is for; Inactive says that its worker
+	// does not serve it now. It is Draining then.
+	Target      *FunctionSpec   `json:"target,omitempty"`
+	Inactive    bool            `json:"inactive,omitempty"`
+	Filters     json.RawMessage `json:"filters,omitempty"` // as in SubscriptionSpec
+	Deliver     string          `json:"deliver"`
+	Concurrency int             `json:"concurrency"`
+	MaxRetries  int             `json:"max_retries"`
+	BackoffMs   int64           `json:"backoff_ms"`
+	TimeoutMs   int64           `json:"timeout_ms"`
 	// Type is empty for TypeConcurrent, OnDeadLetter for DeadLetterContinue.
 	Type         QueueType    `json:"type,omitempty"`
 	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
 	MaxPriority  uint8        `json:"max_priority,omitempty"`
 	Draining     bool         `json:"draining,omitempty"`
+	Tuning
 	// Since is when it was registered, or its policy last changed.
 	Since time.Time `json:"since"`
 }
@@ -217,6 +246,7 @@ type SubscriptionsPage struct {
 type SubscriptionInfo struct {
 	Subscription
 	WorkerName string `json:"worker_name"`
+	Namespace  string `json:"namespace,omitempty"` // of the worker; empty: DefaultNamespace
 }
 
 // PolicyRequest asks for the policy of a queue.
@@ -234,6 +264,7 @@ type Policy struct {
 	Type         QueueType    `json:"type,omitempty"`
 	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
 	MaxPriority  uint8        `json:"max_priority,omitempty"`
+	Tuning
 }
 
 // FunctionsRequest lists functions, optionally of one namespace.

@@ -1,5 +1,6 @@
-// Package gateway is the mesh's door for HTTP: whether it is up and ready, and
-// its metrics. It owns nothing; it asks the other services.
+// Package gateway is the mesh's door for HTTP: publishing, what operators do,
+// whether it is up and ready, and its metrics. It owns nothing; it asks the
+// other services.
 package gateway
 
 import (
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/bind"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -45,8 +48,11 @@ type Service struct {
 	log *slog.Logger
 
 	nc      *nats.Conn
+	client  *client.Client // publishes
 	mesh    *mesh.Service
 	address string
+
+	diagnoses chan struct{} // holds a token of each diagnosis under way
 
 	stop mesh.Lifecycle
 	done chan struct{}
@@ -76,7 +82,7 @@ func New(o Options) (*Service, error) {
 	if err := bind.Check("HTTP", host); err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: log, done: make(chan struct{})}, nil
+	return &Service{o: o, log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses)}, nil
 }
 
 // Start connects and listens. It fails with UNAVAILABLE if NATS cannot be
@@ -95,6 +101,9 @@ func (s *Service) start(ctx context.Context) (err error) {
 		return err
 	}
 	s.stop.Add("connection", func(context.Context) error { s.nc.Close(); return nil })
+	if err := s.join(ctx); err != nil {
+		return err
+	}
 	s.mesh, err = mesh.NewService(s.nc, mesh.ServiceOptions{
 		Name: serviceName, Instance: s.o.Instance, Version: s.o.Version, Logger: s.log,
 	})
@@ -113,6 +122,24 @@ func (s *Service) start(ctx context.Context) (err error) {
 		return err
 	}
 	return s.mesh.Flush(ctx)
+}
+
+// join connects for publishing.
+func (s *Service) join(ctx context.Context) (err error) {
+	if s.client, err = s.connectClient(ctx); err == nil {
+		s.stop.Add("client", s.client.Close)
+	}
+	return err
+}
+
+// connectClient connects as any program of the mesh's users does.
+func (s *Service) connectClient(ctx context.Context) (*client.Client, error) {
+	o := s.o.Mesh
+	opts := o.Options
+	if o.InProcess != nil {
+		opts = append(slices.Clip(opts), nats.InProcessServer(o.InProcess))
+	}
+	return client.Connect(ctx, cmp.Or(o.URL, nats.DefaultURL), client.Name(o.Name), client.Logger(s.log), client.NATS(slices.Clone(opts)...))
 }
 
 // listen takes the address and serves it in a goroutine that Stop waits for.

@@ -41,7 +41,7 @@ func defaultPolicy(queue string) protocol.Policy {
 // filled in. What stays the same keeps the time since when it stands.
 func declare(h *protocol.Hello, before *protocol.Worker, now time.Time) (protocol.Worker, error) {
 	w := protocol.Worker{
-		ID: h.WorkerID, Name: h.Name, User: localUser, SDK: h.SDK, Revision: h.Revision, Since: now, Functions: h.Functions,
+		ID: h.WorkerID, Name: h.Name, Namespace: cmp.Or(h.Namespace, protocol.DefaultNamespace), User: localUser, SDK: h.SDK, Revision: h.Revision, Since: now, Functions: h.Functions,
 	}
 	if err := checkWorker(h); err != nil {
 		return w, err
@@ -55,7 +55,7 @@ func declare(h *protocol.Hello, before *protocol.Worker, now time.Time) (protoco
 	}
 	refs, observers := make(map[string]bool, len(h.Subscriptions)), make(map[string]bool)
 	for i := range h.Subscriptions {
-		sub, err := subscribe(h.WorkerID, &h.Subscriptions[i])
+		sub, err := subscribe(h, h.Subscriptions[i])
 		if err != nil {
 			return w, err
 		}
@@ -85,19 +85,31 @@ func checkWorker(h *protocol.Hello) error {
 			return err
 		}
 	}
+	if h.Namespace != "" {
+		if err := scope.CheckNamespace(h.Namespace); err != nil {
+			return err
+		}
+	}
 	if len(h.Subscriptions) > maxDeclared || len(h.Functions) > maxDeclared {
 		return protocol.Errorf(protocol.CodeLimitExceeded, "%d subscriptions and %d functions in one worker; at most %d of each: use several workers",
 			len(h.Subscriptions), len(h.Functions), maxDeclared)
 	}
 	for _, f := range h.Functions {
-		if err := scope.CheckNamespace(f.Namespace); err != nil {
-			return err
-		}
-		if err := scope.CheckFunction(f.ID); err != nil {
+		if err := checkFunction(f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func checkFunction(f protocol.FunctionSpec) error {
+	if f.ID == protocol.FunctionOnMessage {
+		return protocol.Errorf(protocol.CodeForbidden, "%s is the mesh's own function: observe it, and serve one of another name", f.ID)
+	}
+	if err := scope.CheckNamespace(f.Namespace); err != nil {
+		return err
+	}
+	return scope.CheckFunction(f.ID)
 }
 
 // checkText refuses what would spoil a listing.
@@ -109,13 +121,21 @@ func checkText(what, text string) error {
 }
 
 // subscribe checks one subscription and fills in its defaults.
-func subscribe(worker string, spec *protocol.SubscriptionSpec) (protocol.Subscription, error) {
-	id := subscriptionID(worker, spec.Ref)
+func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Subscription, error) {
+	spec := &asked
+	if err := source(spec); err != nil {
+		return protocol.Subscription{}, err
+	}
+	tuning, err := tune(spec)
+	if err != nil {
+		return protocol.Subscription{}, err
+	}
+	id := subscriptionID(h.WorkerID, spec.Ref)
 	sub := protocol.Subscription{
-		ID: id, Ref: spec.Ref, Worker: worker, Kind: cmp.Or(spec.Kind, protocol.KindWork), Execution: spec.Execution,
+		ID: id, Ref: spec.Ref, Worker: h.WorkerID, Kind: cmp.Or(spec.Kind, protocol.KindWork), Execution: spec.Execution,
 		Deliver:     protocol.DeliverSubject(localUser, id),
 		Concurrency: protocol.DefaultConcurrency,
-		Draining:    spec.Draining,
+		Draining:    spec.Draining, Tuning: tuning,
 	}
 	if spec.Concurrency != nil {
 		sub.Concurrency = *spec.Concurrency
@@ -142,7 +162,10 @@ func subscribe(worker string, spec *protocol.SubscriptionSpec) (protocol.Subscri
 	if err := order(spec, &sub); err != nil {
 		return sub, err
 	}
-	err := checkNumbers(&sub)
+	if err := observe(spec, &sub, h); err != nil {
+		return sub, err
+	}
+	err = checkNumbers(&sub)
 	return sub, err
 }
 
@@ -228,7 +251,7 @@ func checkNumbers(sub *protocol.Subscription) error {
 func policyOf(sub *protocol.Subscription) protocol.Policy {
 	return protocol.Policy{
 		MaxRetries: sub.MaxRetries, BackoffMs: sub.BackoffMs, TimeoutMs: sub.TimeoutMs,
-		Type: sub.Type, OnDeadLetter: sub.OnDeadLetter, MaxPriority: sub.MaxPriority,
+		Type: sub.Type, OnDeadLetter: sub.OnDeadLetter, MaxPriority: sub.MaxPriority, Tuning: sub.Tuning,
 	}
 }
 

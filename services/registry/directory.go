@@ -97,6 +97,19 @@ func (d *directory) all() []*workerDoc {
 	return slices.SortedFunc(maps.Values(d.workers), func(a, b *workerDoc) int { return strings.Compare(a.ID, b.ID) })
 }
 
+// isServed says whether somebody serves a function of that id, in any
+// namespace.
+func (d *directory) isServed(id string) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, doc := range d.workers {
+		if slices.ContainsFunc(doc.Functions, func(f protocol.FunctionSpec) bool { return f.ID == id }) {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *directory) size() (workers, subscriptions, functions int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

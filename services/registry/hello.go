@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -16,6 +17,9 @@ import (
 func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registered, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
+	if err := s.checkSources(&h); err != nil {
+		return protocol.Registered{}, err
+	}
 	doc := s.known.worker(h.WorkerID)
 	for {
 		next, refused, err := s.declare(ctx, &h, doc)
@@ -27,7 +31,7 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 			s.announce(next)
 			err = s.confirm(ctx, doc, next)
 			s.releaseAll(ctx, doc, next)
-			warnings := append(s.known.differences(&next.Worker), orderWarnings(&next.Worker)...)
+			warnings := slices.Concat(s.known.differences(&next.Worker), orderWarnings(&next.Worker), inactiveWarnings(&next.Worker))
 			r := registered(&next.Worker, s.o.keepalive(), warnings)
 			r.Refused = refused
 			return r, err

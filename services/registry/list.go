@@ -75,7 +75,7 @@ func (s *Service) subscriptionsOf(execution string) []protocol.SubscriptionInfo 
 	for _, doc := range s.known.all() {
 		for _, sub := range doc.Subscriptions {
 			if execution == "" || sub.Execution == execution {
-				all = append(all, protocol.SubscriptionInfo{Subscription: sub, WorkerName: doc.Name})
+				all = append(all, protocol.SubscriptionInfo{Subscription: sub, WorkerName: doc.Name, Namespace: doc.Namespace})
 			}
 		}
 	}

@@ -153,7 +153,8 @@ func (s *Service) follow(ctx context.Context) error {
 
 func (s *Service) serve() error {
 	_, err := s.mesh.Raw("keepalive", protocol.SubjectKeepalive+"*", "", s.keepalive)
-	return errors.Join(err,
+	_, private := s.mesh.Raw("on-message", protocol.FunctionSubject("*", protocol.FunctionOnMessage), mesh.QueueGroup, s.onMessage)
+	return errors.Join(err, private,
 		mesh.Endpoint(s.mesh, "hello", protocol.SubjectHello, s.hello),
 		mesh.Endpoint(s.mesh, "bye", protocol.SubjectBye, s.bye),
 		mesh.Endpoint(s.mesh, "workers", protocol.SubjectWorkers, s.workers),

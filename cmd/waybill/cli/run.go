@@ -18,8 +18,8 @@ import (
 // Exit codes, as `waybill help` explains them.
 const (
 	ExitOK          = 0
-	ExitFailure     = 1 // anything not listed here
-	ExitUsage       = 2 // the command line or the configuration is wrong (INVALID_ARGS)
+	ExitFailure     = 1 // anything not listed here; filter test: no match
+	ExitUsage       = 2 // the command line or the configuration is wrong (INVALID_ARGS, INVALID_FILTER)
 	ExitRefused     = 3 // the mesh refused, with a code
 	ExitUnreachable = 4 // no mesh, or a service of it, answers (UNAVAILABLE)
 	ExitTimeout     = 5 // no answer in time (TIMEOUT): it may have happened
@@ -29,9 +29,9 @@ const (
 
 const description = `The mesh, and everything an operator asks of it.
 
-Commands other than up, nats and demo talk to a running mesh: --nats, or WAYBILL_NATS, says where.
+Commands other than up, nats, demo and filter talk to a running mesh: --nats, or WAYBILL_NATS, says where.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
+Exit codes: 0 done; 1 failed (filter test: no match); 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
 
 type globals struct {
 	NATS string `name:"nats" default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"Where the mesh's NATS is. Default nats://127.0.0.1:4222." placeholder:"URL"`
@@ -48,6 +48,7 @@ type commands struct {
 	Work         workCmd         `cmd:"" help:"Handle the messages of a route: print them, or give each to a command."`
 	Listen       listenCmd       `cmd:"" help:"Handle the messages of a topic while this runs, in one attempt each."`
 	Observe      observeCmd      `cmd:"" help:"Handle the messages of a topic from a durable queue, with retries."`
+	Filter       filterCmd       `cmd:"" help:"The filters of observers."`
 	Call         callCmd         `cmd:"" help:"Call a function and print what it returns."`
 	Queue        queueCmd        `cmd:"" help:"Queues and what is in them."`
 	Subscription subscriptionCmd `cmd:"" help:"Who works on what."`
@@ -55,6 +56,7 @@ type commands struct {
 	Execution    executionCmd    `cmd:"" help:"Executions: what is in them; close them, drop what is left."`
 	Retry        retryCmd        `cmd:"" help:"Messages that wait for their time: look at them, release them, cancel them."`
 	Stats        statsCmd        `cmd:"" help:"What the mesh has counted."`
+	Diagnose     diagnoseCmd     `cmd:"" help:"Send a message of its own through every route and topic that is subscribed to, and back; exit 1 if one does not get through."`
 	Version      versionCmd      `cmd:"" help:"Print the version."`
 }
 
@@ -78,14 +80,14 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		return ExitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
-	if err := command.Run(a); err != nil {
+	err = command.Run(a)
+	if err != nil && !errors.Is(err, errNoMatch) {
 		_, _ = fmt.Fprintf(stderr, "waybill: %v\n", err)
 		if next := a.next(command.Selected().Path(), err); next != "" && !strings.Contains(err.Error(), "next: ") {
 			_, _ = fmt.Fprintf(stderr, "  next: %s\n", next)
 		}
-		return exitCode(err)
 	}
-	return ExitOK
+	return exitCode(err)
 }
 
 // spelled lets people ask for help the other usual way: waybill help COMMAND.
@@ -129,13 +131,16 @@ func catchExit(code *int) {
 var errDiffers = errors.New("the totals differ from the direct walk")
 
 func exitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
 	if errors.Is(err, errDiffers) {
 		return ExitDiffers
 	}
 	switch protocol.CodeOf(err) {
 	case "", protocol.CodeInternal:
 		return ExitFailure
-	case protocol.CodeInvalidArgs:
+	case protocol.CodeInvalidArgs, protocol.CodeInvalidFilter:
 		return ExitUsage
 	case protocol.CodeUnavailable:
 		return ExitUnreachable

@@ -15,15 +15,23 @@ const (
 )
 
 // Delay is the time between the failure of an attempt and the next one:
-// backoffMs doubled with each attempt, at most the larger of an hour and
-// backoffMs itself. A backoffMs below 1 is the default. No attempt and no
-// backoff overflows.
-func Delay(attempt uint32, backoffMs int64) time.Duration {
+// backoffMs, growing with each attempt as kind says, at most the larger of an
+// hour and backoffMs itself. A backoffMs below 1 is the default. No attempt and
+// no backoff overflows.
+func Delay(attempt uint32, backoffMs int64, kind protocol.BackoffType) time.Duration {
 	if backoffMs < 1 {
 		backoffMs = protocol.DefaultBackoffMs
 	}
 	base := milliseconds(backoffMs)
-	return double(base, attempt, max(base, protocol.MaxBackoffCap))
+	limit := max(base, protocol.MaxBackoffCap)
+	switch kind {
+	case protocol.BackoffFixed:
+		return base
+	case protocol.BackoffLinear:
+		return multiply(base, attempt, limit)
+	default:
+		return double(base, attempt, limit)
+	}
 }
 
 // Pause is the time before a delivery is repeated after the nth answer that
@@ -37,6 +45,15 @@ func double(base time.Duration, n uint32, limit time.Duration) time.Duration {
 		return limit
 	}
 	return base << shift
+}
+
+// multiply is n times base, at most limit.
+func multiply(base time.Duration, n uint32, limit time.Duration) time.Duration {
+	times := int64(max(n, 1))
+	if int64(base) > int64(limit)/times {
+		return limit
+	}
+	return time.Duration(int64(base) * times)
 }
 
 func milliseconds(ms int64) time.Duration {
