@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -27,6 +28,8 @@ type options struct {
 	logger *slog.Logger
 	window time.Duration
 	nats   []nats.Option
+	// tracing is where spans go.
+	tracing trace.TracerProvider
 }
 
 type workOptions struct {

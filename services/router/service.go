@@ -77,6 +77,7 @@ type Service struct {
 	o       Options
 	log     *slog.Logger
 	started time.Time
+	tracer  *tracing.Tracer // nil: no spans are made
 
 	bulk    *nats.Conn // publishes, deliveries, outcomes and endpoints
 	logs    *nats.Conn // the ledgers'
