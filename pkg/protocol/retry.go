@@ -10,12 +10,12 @@ type DecideRequest struct {
 
 // DecideItem is one delivery that was not acknowledged.
 type DecideItem struct {
-	MessageID  string  `json:"message_id"`
+	MessageID  string  `json:"message_id,omitempty"`
 	Outcome    Outcome `json:"outcome"`
 	At         int64   `json:"at"` // when it ended, ns since the epoch
 	Attempt    uint32  `json:"attempt"`
-	Vanished   uint32  `json:"vanished"`   // before this one
-	Incomplete uint32  `json:"incomplete"` // before this one
+	Vanished   uint32  `json:"vanished,omitempty"`   // before this one
+	Incomplete uint32  `json:"incomplete,omitempty"` // before this one
 	MaxRetries int     `json:"max_retries"`
 	BackoffMs  int64   `json:"backoff_ms"`
 	// FIFO says that the message may not be overtaken: it is held in its place
@@ -33,7 +33,7 @@ type Decision struct {
 	Verdict    Verdict `json:"verdict"`
 	Due        int64   `json:"due,omitempty"` // retry_at, hold, return: not before, ns since the epoch
 	Attempt    uint32  `json:"attempt"`       // of the next delivery
-	Vanished   uint32  `json:"vanished"`
-	Incomplete uint32  `json:"incomplete"`
+	Vanished   uint32  `json:"vanished,omitempty"`
+	Incomplete uint32  `json:"incomplete,omitempty"`
 	Reason     Reason  `json:"reason,omitempty"` // dead_letter
 }

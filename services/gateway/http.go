@@ -13,13 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/waybill-mq/waybill/internal/bind"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 const (
 	readTimeout  = 30 * time.Second
-	writeTimeout = 30 * time.Second
+	writeTimeout = operationTimeout + 10*time.Second
 	idleTimeout  = 2 * time.Minute
-	maxHeaders   = 64 << 10 // bytes
+	maxHeaders   = 2 * protocol.MaxHeaderBytes // those of a message, and HTTP's own
 )
 
 func (s *Service) server() *http.Server {
@@ -49,24 +50,32 @@ func (s *Service) routes() http.Handler {
 		ErrorHandling:       promhttp.ContinueOnError, // one odd series hides no others
 		ErrorLog:            slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}))
-	return mux
+	s.addAPI(mux)
+	return orProblem(mux)
 }
 
 // maxScrapes at a time; what is more is told to come again.
 const maxScrapes = 8
 
-// guarded refuses requests whose Host is not this machine's loopback. Without
+// guarded refuses requests whose Host is not this machine's loopback: without
 // it any web page could read what is served here, by a name of its own that
-// resolves to 127.0.0.1.
+// resolves to 127.0.0.1. And it refuses those that change something and come
+// from another page than one served here (Sec-Fetch-Site, Origin).
 func guarded(next http.Handler) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answerError(w, protocol.Errorf(protocol.CodeForbidden, "the request comes from a web page that this gateway did not serve, and those may change nothing here"))
+	}))
+	same := origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("X-Frame-Options", "DENY")
 		w.Header().Set("Cache-Control", "no-store")
 		if !bind.Loopback(hostOf(r.Host)) {
-			answerText(w, http.StatusForbidden, "this gateway answers to localhost and loopback addresses only, not to the Host that was asked for\n")
+			answerError(w, protocol.Errorf(protocol.CodeForbidden, "this gateway answers to localhost and loopback addresses only, not to the Host that was asked for"))
 			return
 		}
-		next.ServeHTTP(w, r)
+		same.ServeHTTP(w, r)
 	})
 }
 

@@ -1,5 +1,6 @@
-// Package gateway is the mesh's door for HTTP: whether it is up and ready, and
-// its metrics. It owns nothing; it asks the other services.
+// Package gateway is the mesh's door for HTTP: publishing, what operators do,
+// whether it is up and ready, and its metrics. It owns nothing; it asks the
+// other services.
 package gateway
 
 import (
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/bind"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -45,6 +48,7 @@ type Service struct {
 	log *slog.Logger
 
 	nc      *nats.Conn
+	client  *client.Client // publishes
 	mesh    *mesh.Service
 	address string
 
@@ -95,6 +99,9 @@ func (s *Service) start(ctx context.Context) (err error) {
 		return err
 	}
 	s.stop.Add("connection", func(context.Context) error { s.nc.Close(); return nil })
+	if err := s.join(ctx); err != nil {
+		return err
+	}
 	s.mesh, err = mesh.NewService(s.nc, mesh.ServiceOptions{
 		Name: serviceName, Instance: s.o.Instance, Version: s.o.Version, Logger: s.log,
 	})
@@ -113,6 +120,20 @@ func (s *Service) start(ctx context.Context) (err error) {
 		return err
 	}
 	return s.mesh.Flush(ctx)
+}
+
+// join connects as any program of the mesh's users does.
+func (s *Service) join(ctx context.Context) (err error) {
+	o := s.o.Mesh
+	opts := o.Options
+	if o.InProcess != nil {
+		opts = append(slices.Clip(opts), nats.InProcessServer(o.InProcess))
+	}
+	s.client, err = client.Connect(ctx, cmp.Or(o.URL, nats.DefaultURL), client.Name(o.Name), client.Logger(s.log), client.NATS(slices.Clone(opts)...))
+	if err == nil {
+		s.stop.Add("client", s.client.Close)
+	}
+	return err
 }
 
 // listen takes the address and serves it in a goroutine that Stop waits for.

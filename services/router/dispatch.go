@@ -19,6 +19,7 @@ const (
 
 	readEntries = 256     // bodies read at once for a queue, at most
 	readBytes   = 1 << 20 // and their bytes
+	lookAhead   = 4096    // entries looked at for them
 	aheadBytes  = 8 << 20 // read ahead in a lane, beyond the one that is next
 )
 
@@ -75,7 +76,7 @@ func (l *lane) dispatch() bool {
 // memory, and a consumer has room.
 func (l *lane) deliverNext(q *queue) bool {
 	e := q.ready.peek()
-	if e == nil || q.judging >= maxJudging {
+	if e == nil || q.judging >= l.verdicts.most() {
 		return false
 	}
 	c := q.pick(l.now)
@@ -113,16 +114,17 @@ func (l *lane) body(q *queue, e *broker.Entry) *broker.Message {
 }
 
 // readAhead reads the bodies of the entries that come next, as far as they are
-// in nobody's memory.
+// in nobody's memory. Those in memory may lie between them.
 func (l *lane) readAhead(q *queue) {
 	var batch []*broker.Entry
 	most, room := q.aheadMost(), min(readBytes, aheadBytes-l.ahead)
+	looked := 0
 	q.ahead(func(e *broker.Entry) bool {
-		if e.Slot != nil {
-			return true
+		if looked++; e.Slot != nil || q.store.Message(e) != nil {
+			return looked < lookAhead
 		}
 		room -= int(e.Size)
-		if len(batch) > 0 && (room < 0 || q.store.Message(e) != nil) {
+		if len(batch) > 0 && room < 0 {
 			return false
 		}
 		e.Slot = reading

@@ -265,7 +265,7 @@ func (l *lane) awayFrom(q *queue) func(yield func(*broker.Entry) bool) {
 				}
 			}
 		}
-		for _, d := range slices.Concat(l.late.deliveries, l.verdicts.waiting, l.verdicts.asked) {
+		for _, d := range slices.Concat(l.late.deliveries, l.verdicts.all()) {
 			if d.q == q && !yield(d.e) {
 				return
 			}

@@ -47,10 +47,6 @@ type queue struct {
 	nextInRound *queue
 }
 
-// maxJudging bounds what a queue's failing messages hold while the retry
-// service is away: beyond it nothing more is dispatched from the queue.
-const maxJudging = 1024
-
 func newQueue(name string, l *lane) *queue {
 	q := &queue{name: name, lane: l, store: l.store, policy: policy{
 		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,

@@ -2,6 +2,8 @@ package router
 
 import (
 	"encoding/json"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,10 +14,17 @@ import (
 )
 
 const (
-	verdictBatch   = 256
+	verdictBatch   = 1024 // deliveries of a question
+	verdictsOnce   = 4    // questions under way
 	verdictTimeout = time.Second
 	verdictMinWait = 50 * time.Millisecond // before asking again
 	verdictMaxWait = 2 * time.Second
+
+	// maxJudging bounds a queue's failed deliveries whose verdicts are awaited:
+	// beyond it nothing more is dispatched from the queue. While the retry
+	// service is away they are fewer, since what failed stays in memory.
+	maxJudging     = 16384
+	maxJudgingAway = 1024
 )
 
 // executable are the verdicts this router knows.
@@ -25,14 +34,21 @@ var executable = []protocol.Verdict{
 }
 
 // verdicts asks the retry service what becomes of a lane's failures, in
-// batches, one at a time. While that service is away they wait here, without
-// room of their queue's window.
+// batches. While that service is away they wait here, without room of their
+// queue's window.
 type verdicts struct {
 	waiting []*delivery
-	asked   []*delivery
-	number  uint64 // of the question under way
-	until   int64  // its answer counts until then; or not asked again before
+	asked   []question
+	number  uint64 // of the last question
+	until   int64  // nothing is asked before
 	wait    time.Duration
+}
+
+// question is one that is under way.
+type question struct {
+	number     uint64
+	deliveries []*delivery
+	until      int64 // its answer counts until then
 }
 
 // judge gives a delivery that ended to the retry service.
@@ -46,40 +62,74 @@ func (l *lane) judge(d *delivery, what protocol.Outcome, text string) {
 
 // tick asks for what waits, once the registry is known: its policies matter.
 func (v *verdicts) tick(l *lane) {
-	if l.now < v.until {
+	for i := len(v.asked) - 1; i >= 0; i-- {
+		if l.now >= v.asked[i].until {
+			v.failed(l, i, "no answer in time")
+		}
+	}
+	if l.now < v.until || !l.s.directory.known.Load() || !l.s.next.known() {
 		return
 	}
-	if len(v.asked) > 0 {
-		v.failed(l, "no answer in time")
-		return
+	for len(v.waiting) > 0 && len(v.asked) < v.once() {
+		v.ask(l)
 	}
-	if len(v.waiting) == 0 || !l.s.directory.known.Load() || !l.s.next.known() {
-		return
+}
+
+// once is how many questions may be under way: a service that was away is tried
+// with one.
+func (v *verdicts) once() int {
+	if v.wait > 0 {
+		return 1
 	}
+	return verdictsOnce
+}
+
+// most is how many of a queue's failures may wait for their verdicts.
+func (v *verdicts) most() int {
+	if v.wait > 0 {
+		return maxJudgingAway
+	}
+	return maxJudging
+}
+
+// all are the deliveries whose verdicts are awaited.
+func (v *verdicts) all() []*delivery {
+	all := slices.Clone(v.waiting)
+	for _, q := range v.asked {
+		all = append(all, q.deliveries...)
+	}
+	return all
+}
+
+func (v *verdicts) ask(l *lane) {
 	n := min(len(v.waiting), verdictBatch)
-	v.asked = append(v.asked, v.waiting[:n]...)
-	v.waiting = v.waiting[n:]
 	v.number++
-	v.until = l.now + int64(verdictTimeout)
-	if err := l.s.ask(protocol.SubjectDecide, l.inbox(askVerdicts, v.number), v.request()); err != nil {
-		v.failed(l, err.Error())
+	q := question{number: v.number, deliveries: slices.Clone(v.waiting[:n]), until: l.now + int64(verdictTimeout)}
+	v.waiting = slices.Delete(v.waiting, 0, n)
+	v.asked = append(v.asked, q)
+	if err := l.s.ask(protocol.SubjectDecide, l.inbox(askVerdicts, q.number), q.request()); err != nil {
+		v.failed(l, len(v.asked)-1, err.Error())
 	}
 }
 
 // next is when tick has to be called.
 func (v *verdicts) next(l *lane) int64 {
-	if len(v.asked) > 0 || len(v.waiting) > 0 {
-		return max(v.until, l.now+int64(verdictMinWait))
+	next := l.now + int64(idle)
+	if len(v.waiting) > 0 && len(v.asked) < v.once() {
+		next = max(v.until, l.now+int64(verdictMinWait))
 	}
-	return l.now + int64(idle)
+	for _, q := range v.asked {
+		next = min(next, q.until)
+	}
+	return next
 }
 
-func (v *verdicts) request() protocol.DecideRequest {
-	r := protocol.DecideRequest{Verdicts: executable, Items: make([]protocol.DecideItem, len(v.asked))}
-	for i, d := range v.asked {
+func (q *question) request() protocol.DecideRequest {
+	r := protocol.DecideRequest{Verdicts: executable, Items: make([]protocol.DecideItem, len(q.deliveries))}
+	for i, d := range q.deliveries {
 		p := d.policy()
 		r.Items[i] = protocol.DecideItem{
-			MessageID: d.e.ID.String(), Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
+			Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
 			Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,
 			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, FIFO: d.q.groups != nil,
 		}
@@ -94,39 +144,48 @@ func (d *delivery) policy() policy {
 	return d.q.policy
 }
 
-// failed puts the question back, to be asked again a little later.
-func (v *verdicts) failed(l *lane, why string) {
+// failed puts a question back, to be asked again a little later.
+func (v *verdicts) failed(l *lane, i int, why string) {
 	if v.wait == 0 {
 		l.s.log.Warn("the retry service does not answer; failed deliveries wait", "lane", l.slot.name, "error", why)
 	}
 	v.wait = min(max(2*v.wait, verdictMinWait), verdictMaxWait)
 	v.until = l.now + int64(v.wait)
-	v.waiting = append(v.asked, v.waiting...)
-	v.asked = nil
+	v.waiting = append(v.asked[i].deliveries, v.waiting...)
+	v.asked = slices.Delete(v.asked, i, i+1)
 }
 
-// answered executes an answer of the retry service.
+// answered executes an answer of the retry service. One to a question that was
+// given up, and is asked again, changes nothing.
 func (v *verdicts) answered(l *lane, number uint64, m *nats.Msg) {
-	if number != v.number || len(v.asked) == 0 {
-		return // given up, and asked again since: deciding changes nothing
+	i := slices.IndexFunc(v.asked, func(q question) bool { return q.number == number })
+	if i < 0 {
+		return
+	}
+	decisions, err := readDecisions(m, len(v.asked[i].deliveries))
+	if err != nil {
+		v.failed(l, i, err.Error())
+		return
+	}
+	for k, d := range v.asked[i].deliveries {
+		l.execute(d, decisions[k])
+	}
+	v.asked = slices.Delete(v.asked, i, i+1)
+	v.until, v.wait = 0, 0
+}
+
+func readDecisions(m *nats.Msg, want int) ([]protocol.Decision, error) {
+	if m.Header.Get(protocol.HeaderStatus) != "" {
+		return nil, errors.New("nobody is there")
 	}
 	var reply protocol.DecideReply
-	if status := m.Header.Get(protocol.HeaderStatus); status != "" {
-		v.failed(l, "nobody is there")
-		return
+	if err := json.Unmarshal(m.Data, &reply); err == nil && len(reply.Items) == want {
+		return reply.Items, nil
 	}
-	if err := json.Unmarshal(m.Data, &reply); err != nil || len(reply.Items) != len(v.asked) {
-		if e := protocol.ParseErrorBody(m.Data); e != nil {
-			v.failed(l, e.Error())
-			return
-		}
-		v.failed(l, "the answer is not one verdict for each delivery")
-		return
+	if e := protocol.ParseErrorBody(m.Data); e != nil {
+		return nil, e
 	}
-	for i, d := range v.asked {
-		l.execute(d, reply.Items[i])
-	}
-	v.asked, v.until, v.wait = v.asked[:0], 0, 0
+	return nil, errors.New("the answer is not one verdict for each delivery")
 }
 
 // execute records what becomes of a delivery. Its counts are in the same turn

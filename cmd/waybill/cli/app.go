@@ -108,6 +108,19 @@ func ask[R any](a *app, subject string, q any) (R, error) {
 	return answer, unreachable(err)
 }
 
+// operated asks several services.
+func operated[R any](a *app, do func(ctx context.Context, nc *nats.Conn) (R, error)) (R, error) {
+	var none R
+	nc, err := a.connect()
+	if err != nil {
+		return none, err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
+	defer cancel()
+	return do(ctx, nc)
+}
+
 // isTerminal says whether people read what is written there.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-mq/waybill/cmd/waybill/demo"
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
+	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -115,7 +116,7 @@ func deadLetters(a *app, executions []*demo.Execution) ([]protocol.DeadLetter, e
 	var letters []protocol.DeadLetter
 	for _, e := range executions {
 		for _, route := range []string{"parse", "store"} {
-			name, err := queueName(e.ID + "/" + route)
+			name, err := operate.QueueName(e.ID + "/" + route)
 			if err != nil {
 				return nil, err
 			}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 type dlqCmd struct {
@@ -32,7 +32,7 @@ func (c *dlqLsCmd) Run(a *app) error {
 	q := protocol.DeadListRequest{Offset: c.Offset, Limit: c.Limit}
 	if c.Queue != "" {
 		var err error
-		if q.Queue, q.Topic, err = queueOrTopic(c.Queue); err != nil {
+		if q.Queue, q.Topic, err = operate.QueueOrTopic(c.Queue); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (t *target) request() (protocol.DeadActRequest, error) {
 	if id, err := uuid.Parse(t.What); err == nil {
 		return protocol.DeadActRequest{MessageID: id.String()}, nil
 	}
-	queue, topic, err := queueOrTopic(t.What)
+	queue, topic, err := operate.QueueOrTopic(t.What)
 	return protocol.DeadActRequest{Queue: queue, Topic: topic}, err
 }
 
@@ -166,29 +166,3 @@ func (c *dlqRedriveCmd) Run(a *app) error { return c.act(a, protocol.SubjectDead
 type dlqDiscardCmd struct{ target }
 
 func (c *dlqDiscardCmd) Run(a *app) error { return c.act(a, protocol.SubjectDeadDiscard, "discarded") }
-
-// queueOrTopic tells a topic from a queue: it has neither a slash, but that of
-// /topic/TOPIC, nor ::.
-func queueOrTopic(s string) (queue, topic string, err error) {
-	if bare := strings.TrimPrefix(s, scope.TopicPrefix); !strings.Contains(bare, "/") && !strings.Contains(bare, "::") {
-		topic, err = scope.Topic(s)
-		return "", topic, err
-	}
-	queue, err = queueName(s)
-	return queue, "", err
-}
-
-// queueName is the ledger name of EXECUTION/ROUTE or /queue/EXECUTION/ROUTE, or
-// that of an observer's or a group's queue, which it has already.
-func queueName(s string) (string, error) {
-	if _, ok := scope.SubscriberOf(s); ok {
-		return s, nil
-	}
-	execution, route, ok := strings.Cut(strings.TrimPrefix(s, scope.QueuePrefix), "/")
-	if !ok {
-		return "", protocol.Errorf(protocol.CodeInvalidArgs, "%q is neither a message id nor a queue: a queue is EXECUTION/ROUTE, TOPIC::observer:ID or TOPIC::@GROUP", s)
-	}
-	name := scope.ScopedName(execution, route)
-	_, _, err := scope.ParseScoped(name)
-	return name, err
-}

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -57,114 +56,9 @@ func order(q *protocol.QueueInfo) string {
 
 // queues is what the services know of the queues together.
 func queues(a *app, execution string) ([]protocol.QueueInfo, error) {
-	nc, err := a.connect()
-	if err != nil {
-		return nil, err
-	}
-	defer nc.Close()
-	ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
-	defer cancel()
-	merged := map[string]*protocol.QueueInfo{}
-	for _, answer := range askAll(ctx, nc, execution) {
-		if answer.err != nil {
-			return nil, answer.err
-		}
-		if len(answer.pages) == 0 {
-			return nil, protocol.Errorf(protocol.CodeUnavailable, "the %s service does not answer\n  next: %s shows which do", answer.service, command(a.flags.NATS, "stats"))
-		}
-		for _, queues := range answer.pages {
-			for _, q := range queues {
-				add(merged, &q)
-			}
-		}
-	}
-	return sorted(merged), nil
-}
-
-// known is what a service's instances know of the queues: by instance, then by
-// queue.
-type known struct {
-	service, subject string
-	pages            map[string]map[string]protocol.QueueInfo
-	err              error
-}
-
-// askAll asks the three services at once: each answer takes a while to be
-// complete.
-func askAll(ctx context.Context, nc *nats.Conn, execution string) []known {
-	all := []known{
-		{service: "router", subject: protocol.SubjectQueues},
-		{service: "retry", subject: protocol.SubjectWaitingQueues},
-		{service: "dlq", subject: protocol.SubjectDeadQueues},
-	}
-	var asking sync.WaitGroup
-	for i := range all {
-		k := &all[i]
-		asking.Go(func() { k.pages, k.err = queuePages(ctx, nc, k.subject, execution) })
-	}
-	asking.Wait()
-	return all
-}
-
-// queuePages reads all pages of all instances. A queue that comes again, in a page that overlaps, counts once.
-func queuePages(ctx context.Context, nc *nats.Conn, subject, execution string) (map[string]map[string]protocol.QueueInfo, error) {
-	all := map[string]map[string]protocol.QueueInfo{}
-	for q := (protocol.QueuesRequest{Execution: execution}); ; {
-		pages, err := mesh.Gather[protocol.QueuesPage](ctx, nc, subject, q, 0)
-		if err != nil {
-			return nil, err
-		}
-		q.After = ""
-		for _, page := range pages {
-			if all[page.Instance] == nil {
-				all[page.Instance] = map[string]protocol.QueueInfo{}
-			}
-			for _, info := range page.Queues {
-				all[page.Instance][info.Queue] = info
-			}
-			if last := len(page.Queues) - 1; page.More && last >= 0 && (q.After == "" || page.Queues[last].Queue < q.After) {
-				q.After = page.Queues[last].Queue
-			}
-		}
-		if q.After == "" {
-			return all, nil
-		}
-	}
-}
-
-// add adds one service's counts of a queue to the others'.
-func add(merged map[string]*protocol.QueueInfo, q *protocol.QueueInfo) {
-	m := merged[q.Queue]
-	if m == nil {
-		m = &protocol.QueueInfo{Queue: q.Queue, Execution: q.Execution, Route: q.Route}
-		merged[q.Queue] = m
-	}
-	m.Ready += q.Ready
-	m.InFlight += q.InFlight
-	m.Waiting += q.Waiting
-	m.Dead += q.Dead
-	m.Moving += q.Moving
-	m.Bytes += q.Bytes
-	m.Consumers += q.Consumers
-	m.Type = cmp.Or(m.Type, q.Type)
-	m.Groups += q.Groups
-	m.HeldGroups += q.HeldGroups
-	m.BlockedGroups += q.BlockedGroups
-	for name, n := range q.Counters {
-		if m.Counters == nil {
-			m.Counters = map[string]uint64{}
-		}
-		m.Counters[name] += n
-	}
-}
-
-func sorted(merged map[string]*protocol.QueueInfo) []protocol.QueueInfo {
-	queues := make([]protocol.QueueInfo, 0, len(merged))
-	for _, q := range merged {
-		queues = append(queues, *q)
-	}
-	slices.SortFunc(queues, func(a, b protocol.QueueInfo) int { return cmp.Compare(a.Queue, b.Queue) })
-	return queues
+	return operated(a, func(ctx context.Context, nc *nats.Conn) ([]protocol.QueueInfo, error) {
+		return operate.AllQueues(ctx, nc, execution)
+	})
 }
 
 type subscriptionCmd struct {

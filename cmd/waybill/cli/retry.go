@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -27,7 +28,7 @@ func (c *retryLsCmd) Run(a *app) error {
 	}
 	if c.Queue != "" {
 		var err error
-		if q.Queue, q.Topic, err = queueOrTopic(c.Queue); err != nil {
+		if q.Queue, q.Topic, err = operate.QueueOrTopic(c.Queue); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,97 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// ExecutionInfo is an execution with what is in it.
+type ExecutionInfo struct {
+	protocol.ExecutionCounts
+
+	State protocol.ExecutionState `json:"state"`
+	Until time.Time               `json:"until,omitzero"` // of one that is gone: when the id is free again
+}
+
+// ExecutionPage is a page of executions, in order of id.
+type ExecutionPage struct {
+	Executions []ExecutionInfo `json:"executions"`
+	More       bool            `json:"more,omitempty"`
+}
+
+// Executions is what the services know of executions together, those that are
+// closed included: the page after q.After. UNAVAILABLE: a service does not
+// answer.
+func Executions(ctx context.Context, nc *nats.Conn, q protocol.ExecutionsRequest) (ExecutionPage, error) {
+	q.Limit = pageLimit(q.Limit)
+	parts, err := askAll(ctx, []source[ExecutionInfo]{
+		gathered(nc, "router", protocol.SubjectRouterExecutions, q, counted),
+		gathered(nc, "retry", protocol.SubjectRetryExecutions, q, counted),
+		gathered(nc, "dlq", protocol.SubjectDeadExecutions, q, counted),
+		{"registry", func(ctx context.Context) ([]part[ExecutionInfo], error) { return closed(ctx, nc, q) }},
+	})
+	if err != nil {
+		return ExecutionPage{}, err
+	}
+	var page ExecutionPage
+	page.Executions, page.More = merged(parts, func(e *ExecutionInfo) string { return e.Execution }, addExecution, q.Limit)
+	return page, nil
+}
+
+// AllExecutions are all of them.
+func AllExecutions(ctx context.Context, nc *nats.Conn) ([]ExecutionInfo, error) {
+	all := []ExecutionInfo{}
+	for q := (protocol.ExecutionsRequest{}); ; {
+		page, err := Executions(ctx, nc, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Executions...)
+		if !page.More || len(page.Executions) == 0 {
+			return all, nil
+		}
+		q.After = all[len(all)-1].Execution
+	}
+}
+
+// closed are the executions that are not open, without counts.
+func closed(ctx context.Context, nc *nats.Conn, q protocol.ExecutionsRequest) ([]part[ExecutionInfo], error) {
+	page, err := mesh.Request[protocol.ExecutionsPage](ctx, nc, protocol.SubjectExecutions, q)
+	if err != nil {
+		return nil, err
+	}
+	p := part[ExecutionInfo]{more: page.More}
+	for _, e := range page.Executions {
+		one := ExecutionInfo{State: e.State, Until: e.Until}
+		one.Execution = e.Execution
+		p.items = append(p.items, one)
+	}
+	return []part[ExecutionInfo]{p}, nil
+}
+
+func counted(page protocol.ExecutionCountsPage) part[ExecutionInfo] {
+	p := part[ExecutionInfo]{more: page.More}
+	for _, c := range page.Executions {
+		p.items = append(p.items, ExecutionInfo{ExecutionCounts: c, State: protocol.ExecutionOpen})
+	}
+	return p
+}
+
+func addExecution(sum, e *ExecutionInfo) {
+	if e.State != protocol.ExecutionOpen {
+		sum.State, sum.Until = e.State, e.Until
+	}
+	sum.Queues = max(sum.Queues, e.Queues)
+	sum.Ready += e.Ready
+	sum.InFlight += e.InFlight
+	sum.Waiting += e.Waiting
+	sum.Dead += e.Dead
+	sum.Moving += e.Moving
+	sum.Bytes += e.Bytes
+	sum.Consumers += e.Consumers
+}

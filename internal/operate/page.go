@@ -1,0 +1,103 @@
+// Package operate is what every door for operators needs: what the services
+// know, added up, and the ways to name what is operated on.
+package operate
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// MaxPage is the most that is on a page, and the default.
+const MaxPage = 1000
+
+// part is what one instance has on a page, in order of name.
+type part[T any] struct {
+	items []T
+	more  bool
+}
+
+// source asks all instances of a service for their parts of a page.
+type source[T any] struct {
+	service string
+	ask     func(ctx context.Context) ([]part[T], error)
+}
+
+// gathered is a source whose instances answer subject with P.
+func gathered[P, T any](nc *nats.Conn, service, subject string, q any, partOf func(P) part[T]) source[T] {
+	return source[T]{service, func(ctx context.Context) ([]part[T], error) {
+		pages, err := mesh.Gather[P](ctx, nc, subject, q, 0)
+		parts := make([]part[T], 0, len(pages))
+		for _, p := range pages {
+			parts = append(parts, partOf(p))
+		}
+		return parts, err
+	}}
+}
+
+// askAll asks the services at once, since each answer takes a while to be
+// complete. A service of which nobody answers is UNAVAILABLE.
+func askAll[T any](ctx context.Context, sources []source[T]) ([]part[T], error) {
+	parts, errs := make([][]part[T], len(sources)), make([]error, len(sources))
+	var asking sync.WaitGroup
+	for i, s := range sources {
+		asking.Go(func() {
+			parts[i], errs[i] = s.ask(ctx)
+			if errs[i] == nil && len(parts[i]) == 0 || protocol.CodeOf(errs[i]) == protocol.CodeUnavailable {
+				errs[i] = protocol.Errorf(protocol.CodeUnavailable, "the %s service does not answer; `waybill stats` shows which do", s.service)
+			}
+		})
+	}
+	asking.Wait()
+	return slices.Concat(parts...), cmp.Or(errs...)
+}
+
+// merged adds up the parts of a page in order of name, at most limit, and no
+// further than every part reaches.
+func merged[T any](parts []part[T], name func(*T) string, add func(sum, one *T), limit int) (items []T, more bool) {
+	reach := ""
+	for _, p := range parts {
+		if !p.more || len(p.items) == 0 {
+			continue
+		}
+		if last := name(&p.items[len(p.items)-1]); reach == "" || last < reach {
+			reach = last
+		}
+	}
+	sums := map[string]*T{}
+	for _, p := range parts {
+		for i := range p.items {
+			one := p.items[i]
+			switch key := name(&one); {
+			case reach != "" && key > reach:
+			case sums[key] == nil:
+				sums[key] = &one
+			default:
+				add(sums[key], &one)
+			}
+		}
+	}
+	items = make([]T, 0, len(sums))
+	for _, key := range slices.Sorted(maps.Keys(sums)) {
+		items = append(items, *sums[key])
+	}
+	if len(items) > limit {
+		return items[:limit], true
+	}
+	return items, reach != ""
+}
+
+// pageLimit is how much is on a page that asks for n.
+func pageLimit(n int) int {
+	if n <= 0 {
+		return MaxPage
+	}
+	return min(n, MaxPage)
+}

@@ -1,0 +1,81 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"maps"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// QueuePage is a page of queues with what is in them, in order of name.
+type QueuePage struct {
+	Queues []protocol.QueueInfo `json:"queues"`
+	More   bool                 `json:"more,omitempty"`
+}
+
+// Queues is what router, retry and dlq know of queues together: the page after
+// q.After. UNAVAILABLE: one of them does not answer.
+func Queues(ctx context.Context, nc *nats.Conn, q protocol.QueuesRequest) (QueuePage, error) {
+	q.Limit = pageLimit(q.Limit)
+	parts, err := askAll(ctx, []source[protocol.QueueInfo]{
+		gathered(nc, "router", protocol.SubjectQueues, q, queuesOf),
+		gathered(nc, "retry", protocol.SubjectWaitingQueues, q, queuesOf),
+		gathered(nc, "dlq", protocol.SubjectDeadQueues, q, queuesOf),
+	})
+	if err != nil {
+		return QueuePage{}, err
+	}
+	var page QueuePage
+	page.Queues, page.More = merged(parts, func(q *protocol.QueueInfo) string { return q.Queue }, addQueue, q.Limit)
+	return page, nil
+}
+
+func queuesOf(p protocol.QueuesPage) part[protocol.QueueInfo] {
+	return part[protocol.QueueInfo]{p.Queues, p.More}
+}
+
+// AllQueues are all queues, or with execution those of it.
+func AllQueues(ctx context.Context, nc *nats.Conn, execution string) ([]protocol.QueueInfo, error) {
+	all := []protocol.QueueInfo{}
+	for q := (protocol.QueuesRequest{Execution: execution}); ; {
+		page, err := Queues(ctx, nc, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Queues...)
+		if !page.More || len(page.Queues) == 0 {
+			return all, nil
+		}
+		q.After = all[len(all)-1].Queue
+	}
+}
+
+// addQueue adds one service's counts of a queue to the others'.
+func addQueue(sum, q *protocol.QueueInfo) {
+	sum.Topic = cmp.Or(sum.Topic, q.Topic)
+	if sum.DetachedAt.IsZero() {
+		sum.DetachedAt = q.DetachedAt
+	}
+	sum.Ready += q.Ready
+	sum.InFlight += q.InFlight
+	sum.Waiting += q.Waiting
+	sum.Dead += q.Dead
+	sum.Moving += q.Moving
+	sum.Bytes += q.Bytes
+	sum.Consumers += q.Consumers
+	sum.Type = cmp.Or(sum.Type, q.Type)
+	sum.Groups += q.Groups
+	sum.HeldGroups += q.HeldGroups
+	sum.BlockedGroups += q.BlockedGroups
+	counters := maps.Clone(sum.Counters)
+	for name, n := range q.Counters {
+		if counters == nil {
+			counters = map[string]uint64{}
+		}
+		counters[name] += n
+	}
+	sum.Counters = counters
+}

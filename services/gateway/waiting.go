@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+type waitingInput struct {
+	Source
+
+	Execution string `query:"execution" doc:"Only this execution's."`
+	After     string `query:"after" maxLength:"1000" doc:"next of the page before."`
+	Limit     int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"At most this many."`
+}
+
+// waitingSelection is what an operation on waiting messages acts on: exactly
+// one field is set.
+type waitingSelection struct {
+	Selection
+
+	Execution string `json:"execution,omitempty" doc:"Those of an execution."`
+}
+
+type waitingActInput struct{ Body waitingSelection }
+
+func (s *Service) waiting(api huma.API) {
+	tags := []string{"waiting messages"}
+	operation(api, huma.Operation{
+		OperationID: "list-waiting", Method: http.MethodGet, Path: "/waiting", Tags: tags,
+		Summary: "List the messages that wait, those due first in front: until when, and why",
+	}, s.listWaiting)
+	for _, of := range []struct{ id, verb, subject, summary string }{
+		{"release-waiting", "release", protocol.SubjectWaitingNow, "Let messages go at once, without waiting for their time; it costs no try"},
+		{"cancel-waiting", "cancel", protocol.SubjectWaitingCancel, "Remove waiting messages for good; they are counted as discarded"},
+	} {
+		operation(api, huma.Operation{
+			OperationID: of.id, Method: http.MethodPost, Path: "/waiting/" + of.verb, Tags: tags,
+			Summary: of.summary, Description: "Exactly one field is set. What arrives after the request is not touched; a count of 0 is no error.",
+		}, func(ctx context.Context, in *waitingActInput) (*answer[protocol.WaitingActReply], error) {
+			q, err := in.Body.request()
+			if err != nil {
+				return nil, err
+			}
+			return answered(mesh.Request[protocol.WaitingActReply](ctx, s.nc, of.subject, q))
+		})
+	}
+}
+
+func (w *waitingSelection) request() (protocol.WaitingActRequest, error) {
+	queue, topic, err := w.names(w.Execution != "")
+	if err == nil && w.Execution != "" {
+		err = scope.CheckExecution(w.Execution)
+	}
+	return protocol.WaitingActRequest{MessageID: w.MessageID, Queue: queue, Topic: topic, Execution: w.Execution, All: w.All}, err
+}
+
+func (s *Service) listWaiting(ctx context.Context, in *waitingInput) (*answer[protocol.WaitingPage], error) {
+	queue, topic, err := in.names()
+	if err != nil {
+		return nil, err
+	}
+	q := protocol.WaitingListRequest{Queue: queue, Topic: topic, Execution: in.Execution, After: in.After, Limit: in.Limit}
+	return answered(mesh.Request[protocol.WaitingPage](ctx, s.nc, protocol.SubjectWaitingList, q))
+}
