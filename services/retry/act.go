@@ -60,6 +60,7 @@ func (s *shelf) discard(e *ledger.Entry, tag any) bool {
 	if !s.ledger.Settle(e, tag) {
 		return false
 	}
+	s.waited(e)
 	s.ledger.Count(e.Queue.Name, ledger.Discarded, 1)
 	return true
 }

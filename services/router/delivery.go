@@ -1,6 +1,8 @@
 package router
 
 import (
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -22,6 +24,8 @@ type delivery struct {
 	outcome protocol.Outcome
 	text    string
 	at      int64 // ns since the epoch
+
+	span trace.Span // nil: it is not traced
 }
 
 type stage uint8

@@ -64,7 +64,7 @@ func (l *lane) stageTopic(p *publication) error {
 		return err
 	}
 	p.to = t.queues
-	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, Queues: t.names, Due: p.due, Dedup: p.dedup, Tag: p})
+	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, Queues: t.names, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p})
 	if err == nil {
 		l.stagingTopic(p, 1)
 	}

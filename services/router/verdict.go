@@ -54,6 +54,7 @@ type question struct {
 // judge gives a delivery that ended to the retry service.
 func (l *lane) judge(d *delivery, what protocol.Outcome, text string) {
 	d.stage, d.outcome, d.text, d.at = judged, what, text, l.wall
+	d.endSpan(what, text)
 	l.count(d.q, ledger.Delivered)
 	d.q.judging++
 	l.open.Add(1)
@@ -201,6 +202,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	d.stage = recording
 	meta := q.store.Meta(e)
 	meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due = v.Attempt, v.Vanished, v.Incomplete, v.Due
+	d.spanned(&meta)
 	if q.groups != nil && v.Verdict == protocol.VerdictRetryAt {
 		v.Verdict = protocol.VerdictHold // whoever said it does not know of order
 	}
@@ -227,7 +229,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		done = q.store.Return(e, meta)
 	}
 	if !done {
-		l.s.log.Error("a verdict could not be recorded", "queue", q.name, "message", e.ID, "verdict", v.Verdict)
+		l.s.log.Error("a verdict could not be recorded", "queue", q.name, "message_id", e.ID, "verdict", v.Verdict, l.logTrace(e))
 		l.count(q, ledger.Lost)
 		l.free(e)
 		return
