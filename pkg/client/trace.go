@@ -75,9 +75,9 @@ func (w *Worker) traceHandler(d *Delivery) (context.Context, trace.Span) {
 }
 
 // endHandler ends its span.
-func endHandler(span trace.Span, outcome protocol.Outcome, text string) {
+func endHandler(span trace.Span, end ending) {
 	if span != nil {
-		tracing.EndDelivery(span, outcome, text)
+		tracing.EndDelivery(span, end.outcome, end.text)
 	}
 }
 

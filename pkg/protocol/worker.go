@@ -61,7 +61,8 @@ type SubscriptionSpec struct {
 	// and its messages wait. Its namespace is by default the worker's.
 	Target *FunctionSpec `json:"target,omitempty"`
 	// Filters say which messages an observer wants: the others are acknowledged
-	// unseen. QueueConfig tunes its queue.
+	// unseen (pkg/filter). QueueConfig tunes its queue; MaxRetries, BackoffMs and
+	// the other fields that say the same beat it.
 	Filters     json.RawMessage `json:"filters,omitempty"`
 	QueueConfig json.RawMessage `json:"queue_config,omitempty"`
 	// FunctionID and Args are another way to observe a topic: FunctionOnMessage,
@@ -155,6 +156,8 @@ type FinishedWork struct {
 	Token   string  `json:"token"`
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
+	// RetryAfterMs is HeaderRetryAfter.
+	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
 }
 
 // Worker is the registry's record of a worker.
@@ -203,6 +206,7 @@ type Subscription struct {
 	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
 	MaxPriority  uint8        `json:"max_priority,omitempty"`
 	Draining     bool         `json:"draining,omitempty"`
+	Tuning
 	// Since is when it was registered, or its policy last changed.
 	Since time.Time `json:"since"`
 }
@@ -262,6 +266,7 @@ type Policy struct {
 	Type         QueueType    `json:"type,omitempty"`
 	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
 	MaxPriority  uint8        `json:"max_priority,omitempty"`
+	Tuning
 }
 
 // FunctionsRequest lists functions, optionally of one namespace.

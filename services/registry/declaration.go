@@ -126,12 +126,16 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 	if err := source(spec); err != nil {
 		return protocol.Subscription{}, err
 	}
+	tuning, err := tune(spec)
+	if err != nil {
+		return protocol.Subscription{}, err
+	}
 	id := subscriptionID(h.WorkerID, spec.Ref)
 	sub := protocol.Subscription{
 		ID: id, Ref: spec.Ref, Worker: h.WorkerID, Kind: cmp.Or(spec.Kind, protocol.KindWork), Execution: spec.Execution,
 		Deliver:     protocol.DeliverSubject(localUser, id),
 		Concurrency: protocol.DefaultConcurrency,
-		Draining:    spec.Draining,
+		Draining:    spec.Draining, Tuning: tuning,
 	}
 	if spec.Concurrency != nil {
 		sub.Concurrency = *spec.Concurrency
@@ -161,7 +165,7 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 	if err := observe(spec, &sub, h); err != nil {
 		return sub, err
 	}
-	err := checkNumbers(&sub)
+	err = checkNumbers(&sub)
 	return sub, err
 }
 
@@ -247,7 +251,7 @@ func checkNumbers(sub *protocol.Subscription) error {
 func policyOf(sub *protocol.Subscription) protocol.Policy {
 	return protocol.Policy{
 		MaxRetries: sub.MaxRetries, BackoffMs: sub.BackoffMs, TimeoutMs: sub.TimeoutMs,
-		Type: sub.Type, OnDeadLetter: sub.OnDeadLetter, MaxPriority: sub.MaxPriority,
+		Type: sub.Type, OnDeadLetter: sub.OnDeadLetter, MaxPriority: sub.MaxPriority, Tuning: sub.Tuning,
 	}
 }
 

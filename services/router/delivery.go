@@ -24,6 +24,7 @@ type delivery struct {
 	outcome protocol.Outcome
 	text    string
 	at      int64 // ns since the epoch
+	afterMs int64 // as in conclusion
 
 	span trace.Span // nil: it is not traced
 }
