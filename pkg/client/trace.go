@@ -92,12 +92,11 @@ func injectTrace(ctx context.Context, msg *nats.Msg) {
 	tracing.Inject(ctx, tracing.Headers(msg.Header))
 }
 
-// logTrace is what a line about a delivery says of its trace: nothing for one
-// that has none.
-func logTrace(ctx context.Context) slog.Attr {
-	sc := trace.SpanContextFromContext(ctx)
-	if !sc.IsValid() {
-		return slog.Attr{}
+// about is the log for lines about a delivery, with its message and its trace.
+func (w *Worker) about(ctx context.Context, d *Delivery) *slog.Logger {
+	log := w.c.log.With("message_id", d.ID, "attempt", d.Attempt)
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		log = log.With("trace_id", sc.TraceID().String(), "span_id", sc.SpanID().String())
 	}
-	return slog.Group("", slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
+	return log
 }

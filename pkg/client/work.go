@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -201,8 +202,8 @@ func (w *Worker) run(d *Delivery) {
 	}()
 	err := guarded(func() error { return w.handler(ctx, d) })
 	end = outcomeOf(ctx, err)
-	if end.outcome != protocol.Acknowledged {
-		w.c.log.DebugContext(ctx, "a delivery was not acknowledged", "message_id", d.ID, "attempt", d.Attempt, "outcome", end.outcome, logTrace(ctx))
+	if end.outcome != protocol.Acknowledged && w.c.log.Enabled(ctx, slog.LevelDebug) {
+		w.about(ctx, d).DebugContext(ctx, "a delivery was not acknowledged", "outcome", end.outcome)
 	}
 }
 
@@ -228,8 +229,8 @@ func (w *Worker) watch(ctx context.Context, d *Delivery) (done func()) {
 	}
 	left := time.Until(d.deadline)
 	t := time.AfterFunc(left-d.limit/5, func() {
-		w.c.log.WarnContext(ctx, "a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
-			"execution", d.Execution, "route", d.Route, "topic", d.Topic, "message_id", d.ID, "attempt", d.Attempt, "limit", d.limit, logTrace(ctx))
+		w.about(ctx, d).WarnContext(ctx, "a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
+			"execution", d.Execution, "route", d.Route, "topic", d.Topic, "limit", d.limit)
 		time.AfterFunc(time.Until(d.deadline), func() { w.uncount(d, true) })
 	})
 	return func() { t.Stop() }

@@ -153,7 +153,7 @@ func (l *lane) Read(e *broker.Entry, m *broker.Message, err error) {
 	}
 	switch {
 	case err != nil:
-		l.s.log.Error("a stored message cannot be read and is not delivered", "queue", q.name, "message_id", e.ID, "error", err, l.logTrace(e))
+		l.about(e).Error("a stored message cannot be read and is not delivered", "error", err)
 		q.remove(e)
 		e.Slot = unreadable
 		q.stuck(e)

@@ -81,7 +81,7 @@ func (l *lane) followLetter(q *queue, entries []*broker.Entry, why string) {
 			meta.FirstFailure = l.wall
 		}
 		if !q.store.DeadLetter(e, meta) {
-			l.s.log.Error("what follows a dead letter could not follow it", "queue", q.name, "message_id", e.ID, l.logTrace(e))
+			l.about(e).Error("what follows a dead letter could not follow it")
 		}
 	}
 }

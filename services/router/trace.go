@@ -103,9 +103,9 @@ func (l *lane) waited(e *broker.Entry) {
 	l.s.tracer.Waited(spans, l.queueOf(e).place(), tracing.Message{ID: e.ID.String()}, time.Unix(0, since))
 }
 
-// logTrace is what a line about an entry says of its trace: nothing for one
-// that has none.
-func (l *lane) logTrace(e *broker.Entry) slog.Attr {
+// about is the log for lines about an entry, with its message and its trace.
+func (l *lane) about(e *broker.Entry) *slog.Logger {
+	log := l.s.log.With("queue", e.Queue.Name, "message_id", e.ID)
 	sc := trace.SpanContext{}
 	if d, ok := e.Slot.(*delivery); ok && d.span != nil {
 		sc = d.span.SpanContext()
@@ -113,7 +113,7 @@ func (l *lane) logTrace(e *broker.Entry) slog.Attr {
 		sc = tracing.Refs(spans)[0]
 	}
 	if !sc.IsValid() {
-		return slog.Attr{}
+		return log
 	}
-	return slog.Group("", slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
+	return log.With("trace_id", sc.TraceID().String(), "span_id", sc.SpanID().String())
 }

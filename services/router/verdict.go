@@ -229,7 +229,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		done = q.store.Return(e, meta)
 	}
 	if !done {
-		l.s.log.Error("a verdict could not be recorded", "queue", q.name, "message_id", e.ID, "verdict", v.Verdict, l.logTrace(e))
+		l.about(e).Error("a verdict could not be recorded", "verdict", v.Verdict)
 		l.count(q, ledger.Lost)
 		l.free(e)
 		return
