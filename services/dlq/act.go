@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/trace"
@@ -28,7 +29,7 @@ func (d *drawer) act(s books.Step, by trace.SpanContext, answer func(books.StepD
 		answer(done)
 	})
 	for _, l := range letters {
-		b.Stage(d.decide(l, s.Action, by, b))
+		b.Stage(d.decide(l, s, by, b))
 	}
 	b.Staged()
 }
@@ -60,16 +61,21 @@ func (d *drawer) pick(s books.Step) (letters []*letter, refused int64, more bool
 }
 
 // decide stages the end of a letter here.
-func (d *drawer) decide(l *letter, what string, by trace.SpanContext, b *books.Batch) bool {
-	e, queue := l.entry, l.entry.Queue.Name
+func (d *drawer) decide(l *letter, s books.Step, by trace.SpanContext, b *books.Batch) bool {
+	e := l.entry
 	d.remove(l)
-	spans := d.acted(by, what, e)
-	if what == discard {
+	spans := d.acted(by, s.Action, e)
+	if s.Action == discard {
 		return d.discard(e, b)
 	}
 	d.leaving[e.ID]++
-	d.ledger.Count(queue, ledger.Redriven, 1)
-	return d.ledger.Decide(e, d.lanes.Of(queue), again(e, spans), b)
+	meta := again(e, spans)
+	meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: s.By, Trace: redriveOf(spans)})
+	staged := d.ledger.Decide(e, d.lanes.Of(e.Queue.Name), meta, b)
+	if staged {
+		d.ledger.CountWith(e.Queue, ledger.Redriven)
+	}
+	return staged
 }
 
 // again is a message that starts over: a whole new budget, and no failure.
@@ -88,7 +94,7 @@ func actOn(ctx context.Context, book *books.Book[*drawer], s books.Step) (books.
 // act redrives or discards for a caller, in every ledger.
 func (s *Service) act(ctx context.Context, what string, q protocol.DeadActRequest) (protocol.DeadActReply, error) {
 	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, All: q.All}
-	first, known, err := target.Step(what, stepSize)
+	first, known, err := target.Step(what, q.By, stepSize)
 	if err != nil || !known {
 		return protocol.DeadActReply{}, err
 	}

@@ -31,3 +31,11 @@ func (d *drawer) acted(by trace.SpanContext, action string, e *ledger.Entry) (sp
 	}
 	return d.tracer.Acted(by, action, spans, tracing.PlaceOf(e.Queue.Name), tracing.Message{ID: e.ID.String(), Generation: e.Generation})
 }
+
+// redriveOf is the redrive's span of what acted returned, nil if it has none.
+func redriveOf(spans string) []byte {
+	if refs := tracing.Refs(spans); len(refs) > 1 {
+		return []byte(tracing.Ref(refs[1]))
+	}
+	return nil
+}

@@ -94,6 +94,7 @@ type Service struct {
 	ackStream  string // a publish answer up to its sequence
 	ackBroker  string // and between its message id and its listeners
 
+	settings  settings
 	directory *directory
 	presence  *presence
 	peers     peers
@@ -134,6 +135,7 @@ func New(o Options) (*Service, error) {
 		tracer: tracing.New(otel.GetTracerProvider(), library, o.Version),
 	}
 	s.directory, s.presence = newDirectory(s), newPresence(s)
+	s.settings.current = protocol.DefaultSettings()
 	s.builtin = builtin.New(o.Durability, s.nextOf)
 	s.ackStream = `{"stream":"WAYBILL_` + builtin.Name + `","seq":`
 	s.ackBroker = `","broker":"` + builtin.Name + `","durability":"` + o.Durability + `","listeners":`
@@ -242,6 +244,7 @@ func (s *Service) listen(context.Context) error {
 	}{
 		{"keepalive", protocol.SubjectKeepalive + "*", s.presence.keptAlive},
 		{"workers", protocol.SubjectWorkerChanged, s.directory.changed},
+		{"settings", protocol.SubjectSettingsChanged, s.settingsChanged},
 		{"load", protocol.SubjectLoad, s.peers.heard},
 	} {
 		if _, err := s.mesh.Raw(sub.name, sub.subject, "", sub.handle); err != nil {
