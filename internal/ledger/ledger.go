@@ -43,6 +43,9 @@ type Meta struct {
 	// its owners encode them; empty for a message that is not traced. They stay
 	// in memory.
 	Spans string
+	// Group is the GroupOf that counts in this queue instead of the message's; 0:
+	// the message's does. It is said when the message is accepted, and stays.
+	Group uint64
 	Extra []byte
 }
 
@@ -59,7 +62,7 @@ type Entry struct {
 	Incomplete uint32
 	// FirstFailure is the only time of Meta that stays in memory.
 	FirstFailure int64
-	Group        uint64 // GroupOf the message's
+	Group        uint64 // Meta.Group, or GroupOf the message's
 	Size         uint32 // bytes of headers and body
 	Priority     uint8  // the message's
 	Decided      bool   // handed over, or on its way: never to be delivered
@@ -81,6 +84,7 @@ const (
 	leaving flags = 1 << iota // a record that takes it away is staged
 	gone                      // settled or done: only somebody's pointer is left
 	bare                      // its Meta has nothing but what Entry holds
+	grouped                   // its Group is Meta.Group
 	shared                    // its message may be another entry's too, see frame.bodies
 )
 

@@ -153,6 +153,7 @@ func appendMeta(b []byte, num protowire.Number, m *Meta) []byte {
 	b = appendString(b, 10, m.Error)
 	b = appendString(b, 11, m.Source)
 	b = appendString(b, 12, m.Spans)
+	b = appendFixed(b, 13, m.Group)
 	b = append(b, m.Extra...)
 	return shut(b, start)
 }
@@ -189,6 +190,8 @@ func decodeMeta(b []byte, intern interner) (m Meta, err error) {
 			m.Source = string(f.slice())
 		case 12:
 			m.Spans = string(f.slice())
+		case 13:
+			m.Group = f.uint()
 		default:
 			m.Extra = append(m.Extra, f.raw...)
 		}

@@ -126,6 +126,7 @@ func drawMeta(rt *rapid.T) Meta {
 		Attempt: rapid.Uint32().Draw(rt, "attempt"), Due: rapid.Int64().Draw(rt, "due"),
 		Error:       rapid.StringN(0, 20, 40).Draw(rt, "error"),
 		LastFailure: rapid.Int64().Draw(rt, "failure"), Spans: rapid.SampledFrom([]string{"", "a", "ab"}).Draw(rt, "spans"),
+		Group: rapid.Uint64Range(0, 2).Draw(rt, "its group"),
 	}
 }
 
@@ -147,14 +148,16 @@ func (m *model) settleOne(rt *rapid.T) {
 }
 
 func (m *model) restate(rt *rapid.T) {
-	meta := drawMeta(rt)
-	m.l.Restate(m.entry(rt), meta, meta)
+	meta, e := drawMeta(rt), m.entry(rt)
+	meta.Group = e.ownGroup()
+	m.l.Restate(e, meta, meta)
 	m.turn()
 }
 
 func (m *model) decide(rt *rapid.T) {
-	meta := drawMeta(rt)
-	m.l.Decide(m.entry(rt), "sim-01", meta, meta)
+	meta, e := drawMeta(rt), m.entry(rt)
+	meta.Group = e.ownGroup()
+	m.l.Decide(e, "sim-01", meta, meta)
 	m.turn()
 }
 

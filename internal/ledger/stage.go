@@ -235,12 +235,21 @@ func (l *Ledger) takes(e *Entry) bool {
 	return !e.Decided && !e.flags.is(leaving) && !e.flags.is(gone)
 }
 
+// whole is what is recorded of a meta: an entry stays in its group.
 func (l *Ledger) whole(e *Entry, meta Meta) *Meta {
 	if meta.Extra == nil {
 		meta.Extra = l.extras[e.Key]
 	}
-	meta.Error = clip(meta.Error)
+	meta.Error, meta.Group = clip(meta.Error), e.ownGroup()
 	return &meta
+}
+
+// ownGroup is Meta.Group.
+func (e *Entry) ownGroup() uint64 {
+	if e.flags.is(grouped) {
+		return e.Group
+	}
+	return 0
 }
 
 // clip cuts an error's text at MaxErrorText, between runes.

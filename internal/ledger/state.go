@@ -395,6 +395,10 @@ func (s *state) setMeta(e *Entry, m *Meta) {
 	if m.bare() {
 		e.flags |= bare
 	}
+	if m.Group != 0 {
+		e.Group = m.Group
+		e.flags |= grouped
+	}
 	if len(m.Extra) > 0 {
 		s.extras[e.Key] = bytes.Clone(m.Extra)
 	} else if len(s.extras) > 0 {

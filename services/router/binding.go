@@ -19,6 +19,9 @@ type binding struct {
 	// DetachedAt is since when nobody takes the queue's messages; zero: somebody
 	// does.
 	DetachedAt time.Time `json:"detached_at,omitzero"`
+	// Tuning is what holds for messages that are published while nobody has told
+	// what the queue's consumers ask for.
+	Tuning protocol.Tuning `json:"tuning,omitzero"`
 }
 
 // bindingNote is followed by the queue's name.
@@ -72,6 +75,7 @@ func (l *lane) openBindings() {
 		if err := json.Unmarshal(value, q.bound); err != nil {
 			l.s.log.Warn("a note about a topic's queue cannot be read; the queue stays bound", "queue", name, "error", err)
 		}
+		q.policy.Tuning = q.bound.Tuning
 		l.join(q)
 		if q.bound.DetachedAt.IsZero() {
 			b.missing[q] = struct{}{}
@@ -102,6 +106,14 @@ func (l *lane) attended(q *queue) {
 		return
 	}
 	l.noteBinding(q)
+}
+
+// tuned takes note of what q's consumers ask for.
+func (l *lane) tuned(q *queue) {
+	if q.bound != nil && q.bound.Tuning != q.policy.Tuning {
+		q.bound.Tuning = q.policy.Tuning
+		l.noteBinding(q)
+	}
 }
 
 // unattended takes note that q has lost a consumer. The queue of observers
