@@ -351,8 +351,8 @@ func (l *Ledger) counting(queue string) *counters {
 }
 
 // ForgetQueue drops an empty queue and adds its counters to those of the queue
-// "", so that the sum over all stays what it is. One that holds something when
-// the next commit is made is kept.
+// "", so that the sum over all stays what it is, unless the mesh tried out itself
+// in it. One that holds something when the next commit is made is kept.
 func (l *Ledger) ForgetQueue(name string) {
 	if q := l.queues[name]; q != nil && q.Live == 0 {
 		l.stage.forget = append(l.stage.forget, name)

@@ -3,6 +3,8 @@ package ledger
 import (
 	"errors"
 	"time"
+
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // flight is the commit under way.
@@ -125,6 +127,9 @@ func (l *Ledger) head(space int) *headWriter {
 	for _, name := range l.stage.forget {
 		if q := l.queues[name]; q != nil && q.Live == 0 {
 			counts := counters(q.Counters)
+			if scope.OfDiagnosis(name) {
+				counts = counters{} // nobody's
+			}
 			w.add(record{kind: kindForget, name: name, counts: &counts})
 		}
 	}

@@ -461,8 +461,8 @@ func (p *presence) lost() {
 
 // settle notes how a delivery ended and tells the mesh; a delivery that has
 // ended already stays as it was.
-func (p *presence) settle(j *job, outcome protocol.Outcome, text string) {
-	if p.memory.finish(j, outcome, text) {
+func (p *presence) settle(j *job, end ending) {
+	if p.memory.finish(j, end) {
 		p.tell(j)
 	}
 }
@@ -474,10 +474,14 @@ func (p *presence) tell(j *job) {
 		_ = p.c.nc.Publish(j.key, nil)
 		return
 	}
-	_ = p.c.nc.PublishMsg(&nats.Msg{
+	msg := &nats.Msg{
 		Subject: j.key, Data: []byte(j.text),
 		Header: nats.Header{protocol.HeaderOutcome: []string{string(j.outcome)}},
-	})
+	}
+	if j.after > 0 {
+		setHeader(msg, protocol.HeaderRetryAfter, strconv.FormatInt(j.afterMs(), 10))
+	}
+	_ = p.c.nc.PublishMsg(msg)
 }
 
 func (p *presence) answerClaims(msg *nats.Msg) {

@@ -24,6 +24,8 @@ type DecideItem struct {
 	// FIFO says that the message may not be overtaken: it is held in its place
 	// instead of waiting elsewhere.
 	FIFO bool `json:"fifo,omitempty"`
+	// RetryAfterMs is how long the worker asks to wait at least (HeaderRetryAfter).
+	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
 }
 
 // DecideReply answers DecideRequest.

@@ -156,6 +156,8 @@ type FinishedWork struct {
 	Token   string  `json:"token"`
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
+	// RetryAfterMs is HeaderRetryAfter.
+	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
 }
 
 // Worker is the registry's record of a worker.

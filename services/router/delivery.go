@@ -22,6 +22,7 @@ type delivery struct {
 	outcome protocol.Outcome
 	text    string
 	at      int64 // ns since the epoch
+	afterMs int64 // as in conclusion
 }
 
 type stage uint8

@@ -148,6 +148,9 @@ type totals struct {
 func (l *lane) total() totals {
 	var t totals
 	for at := range l.ledger.Queues() {
+		if scope.OfDiagnosis(at.Name) {
+			continue
+		}
 		for c, n := range at.Counters {
 			t.counters[c] += n
 		}

@@ -19,19 +19,32 @@ const (
 // hour and backoffMs itself. A backoffMs below 1 is the default. No attempt and
 // no backoff overflows.
 func Delay(attempt uint32, backoffMs int64, kind protocol.BackoffType) time.Duration {
-	if backoffMs < 1 {
-		backoffMs = protocol.DefaultBackoffMs
-	}
-	base := milliseconds(backoffMs)
-	limit := max(base, protocol.MaxBackoffCap)
-	switch kind {
+	switch base := base(backoffMs); kind {
 	case protocol.BackoffFixed:
 		return base
 	case protocol.BackoffLinear:
-		return multiply(base, attempt, limit)
+		return multiply(base, attempt, longest(backoffMs))
 	default:
-		return double(base, attempt, limit)
+		return double(base, attempt, longest(backoffMs))
 	}
+}
+
+// base is the delay before the second attempt.
+func base(backoffMs int64) time.Duration {
+	if backoffMs < 1 {
+		backoffMs = protocol.DefaultBackoffMs
+	}
+	return milliseconds(backoffMs)
+}
+
+// longest is what no delay exceeds.
+func longest(backoffMs int64) time.Duration { return max(base(backoffMs), protocol.MaxBackoffCap) }
+
+// delayOf is an item's Delay, or what its worker asks for if that is longer,
+// within the same bound.
+func delayOf(attempt uint32, item protocol.DecideItem) time.Duration {
+	asked := min(milliseconds(max(item.RetryAfterMs, 0)), longest(item.BackoffMs))
+	return max(Delay(attempt, item.BackoffMs, item.BackoffType), asked)
 }
 
 // Pause is the time before a delivery is repeated after the nth answer that

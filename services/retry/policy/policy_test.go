@@ -129,6 +129,29 @@ func TestVerdictsOfTheAskerOnly(t *testing.T) {
 	}
 }
 
+func TestWhatTheWorkerAsksFor(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		afterMs, backoff int64
+		want             time.Duration
+	}{
+		{"longer than the delay", 5000, 100, 5 * time.Second},
+		{"shorter: the delay", 50, 100, 100 * time.Millisecond},
+		{"longer than an hour: an hour", 7_200_000, 100, time.Hour},
+		{"longer than a long backoff: that", 20_000_000, 10_000_000, 10_000 * time.Second},
+		{"no number of milliseconds there is", math.MaxInt64, 100, time.Hour},
+		{"none", math.MinInt64, 100, 100 * time.Millisecond},
+	} {
+		for fifo, verdict := range map[bool]protocol.Verdict{false: protocol.VerdictRetryAt, true: protocol.VerdictHold} {
+			item := protocol.DecideItem{Outcome: protocol.Failed, At: at, Attempt: 1, MaxRetries: 3, BackoffMs: test.backoff, RetryAfterMs: test.afterMs, FIFO: fifo}
+			want := protocol.Decision{Verdict: verdict, Attempt: 2, Due: after(test.want)}
+			if got := policy.Decide(item, verdicts(t, frozen...)); got != want {
+				t.Errorf("%s: got %+v, want %+v", test.name, got, want)
+			}
+		}
+	}
+}
+
 func anyItem() *rapid.Generator[protocol.DecideItem] {
 	outcome := rapid.SampledFrom([]protocol.Outcome{
 		protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled, protocol.Pending,
@@ -143,6 +166,8 @@ func anyItem() *rapid.Generator[protocol.DecideItem] {
 			Incomplete: rapid.Uint32().Draw(t, "incomplete"),
 			MaxRetries: rapid.Int().Draw(t, "max_retries"),
 			BackoffMs:  rapid.Int64().Draw(t, "backoff_ms"),
+
+			RetryAfterMs: rapid.Int64().Draw(t, "retry_after_ms"),
 		}
 	})
 }
