@@ -30,8 +30,9 @@ type state struct {
 	frames    frames
 	tables    map[*frame][]table // what each frame states, entries and publish ids apart
 	messages  int64
-	bytes     int64 // of the messages
-	weight    int64 // of everything live, about
+	bytes     int64  // of the messages
+	weight    int64  // of everything live, about
+	claimed   uint64 // the weight that the newest frame says
 
 	// While a frame is applied:
 	frame   *frame
@@ -70,7 +71,7 @@ func newState() *state {
 func (s *state) begin(h *header, seq uint64) {
 	s.frame = &frame{seq: seq, first: h.first}
 	s.frames.push(s.frame)
-	s.epoch, s.time, s.seq = h.epoch, h.time, seq
+	s.epoch, s.time, s.seq, s.claimed = h.epoch, h.time, seq, h.live
 	s.ordinal, s.index = h.first, 0
 	s.dedup.expire(h.time)
 }

@@ -201,6 +201,9 @@ type Subscription struct {
 	MaxRetries  int             `json:"max_retries"`
 	BackoffMs   int64           `json:"backoff_ms"`
 	TimeoutMs   int64           `json:"timeout_ms"`
+	// TimeoutDefault: TimeoutMs is the setting activation_timeout_ms as it was at
+	// registration, and follows it.
+	TimeoutDefault bool `json:"timeout_default,omitempty"`
 	// Type is empty for TypeConcurrent, OnDeadLetter for DeadLetterContinue.
 	Type         QueueType    `json:"type,omitempty"`
 	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
@@ -215,6 +218,8 @@ type Subscription struct {
 // is the whole record after it.
 type WorkerChanged struct {
 	Worker Worker `json:"worker"`
+	// Settings as the registry knows them.
+	Settings *Settings `json:"settings,omitempty"`
 }
 
 // WorkersRequest reads worker records in order of id, after After, at most
@@ -226,8 +231,9 @@ type WorkersRequest struct {
 
 // WorkersPage answers WorkersRequest.
 type WorkersPage struct {
-	Workers []Worker `json:"workers"`
-	More    bool     `json:"more,omitempty"`
+	Workers  []Worker  `json:"workers"`
+	More     bool      `json:"more,omitempty"`
+	Settings *Settings `json:"settings,omitempty"`
 }
 
 // SubscriptionsRequest lists subscriptions, optionally of one execution, in

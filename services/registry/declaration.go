@@ -151,6 +151,7 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 	sub.MaxRetries = cmp.Or(spec.MaxRetries, policy.MaxRetries)
 	sub.BackoffMs = cmp.Or(spec.BackoffMs, policy.BackoffMs)
 	sub.TimeoutMs = cmp.Or(spec.TimeoutMs, policy.TimeoutMs)
+	sub.TimeoutDefault = sub.Kind == protocol.KindObserve && spec.TimeoutMs == 0
 	name := cmp.Or(spec.Name, sub.Route, sub.Topic)
 	sub.Name = name
 	if sub.Execution != "" {
@@ -249,8 +250,12 @@ func checkNumbers(sub *protocol.Subscription) error {
 }
 
 func policyOf(sub *protocol.Subscription) protocol.Policy {
+	timeout := sub.TimeoutMs
+	if sub.TimeoutDefault { // the mesh's setting, and no wish of the subscription
+		timeout = protocol.DefaultObserverTimeoutMs
+	}
 	return protocol.Policy{
-		MaxRetries: sub.MaxRetries, BackoffMs: sub.BackoffMs, TimeoutMs: sub.TimeoutMs,
+		MaxRetries: sub.MaxRetries, BackoffMs: sub.BackoffMs, TimeoutMs: timeout,
 		Type: sub.Type, OnDeadLetter: sub.OnDeadLetter, MaxPriority: sub.MaxPriority, Tuning: sub.Tuning,
 	}
 }

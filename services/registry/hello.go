@@ -66,6 +66,12 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 		return nil, nil, err
 	}
 	next.KVRevision = revision
+	settings := s.settings.get()
+	for i := range next.Subscriptions {
+		if sub := &next.Subscriptions[i]; sub.TimeoutDefault {
+			sub.TimeoutMs = settings.Observers.ActivationTimeoutMs
+		}
+	}
 	refused, err := s.claimAll(ctx, &next.Worker)
 	if err != nil {
 		return nil, nil, err
@@ -169,11 +175,18 @@ func (s *Service) hear(doc *workerDoc) {
 func (s *Service) announce(doc *workerDoc) {
 	s.known.apply(doc)
 	s.hear(doc)
-	body, err := json.Marshal(protocol.WorkerChanged{Worker: doc.Worker})
+	body, err := json.Marshal(s.changed(doc))
 	if err == nil {
 		err = s.nc.Publish(protocol.SubjectWorkerChanged, body)
 	}
 	if err != nil { // they read the records again by themselves
 		s.log.Warn("a worker's change could not be announced", "worker", doc.ID, "error", err)
 	}
+}
+
+// changed is what routers are told of a record. The settings go with it: what
+// happens to a worker's queues depends on those that hold when it happens.
+func (s *Service) changed(doc *workerDoc) protocol.WorkerChanged {
+	settings := s.settings.get()
+	return protocol.WorkerChanged{Worker: doc.Worker, Settings: &settings}
 }

@@ -57,18 +57,26 @@ func newConsumer(q *queue, w *worker, since time.Time, s protocol.Subscription) 
 
 // update takes a new registration over.
 func (c *consumer) update(since time.Time, s protocol.Subscription) {
-	ms := s.TimeoutMs
+	c.setFilter(&s)
+	c.Subscription, c.since = s, since
+	c.limitTime()
+	c.retriesText = strconv.Itoa(c.policy().maxRetries)
+}
+
+// limitTime sets how long its next deliveries may take.
+func (c *consumer) limitTime() {
+	ms := c.TimeoutMs
+	if c.TimeoutDefault {
+		ms = c.q.lane.s.setting().Observers.ActivationTimeoutMs
+	}
 	if ms <= 0 {
 		ms = protocol.DefaultTimeoutMs
 	}
-	c.setFilter(&s)
-	c.Subscription, c.since = s, since
-	if s.VisibilityMs > 0 {
-		ms = min(ms, s.VisibilityMs)
+	if c.VisibilityMs > 0 {
+		ms = min(ms, c.VisibilityMs)
 	}
 	c.timeout = min(ms, math.MaxInt64/int64(time.Millisecond)) * int64(time.Millisecond)
 	c.timeoutText = strconv.FormatInt(ms, 10)
-	c.retriesText = strconv.Itoa(c.policy().maxRetries)
 }
 
 // policy is how failures of its deliveries are answered.

@@ -142,7 +142,10 @@ func (q *queue) info() protocol.QueueInfo {
 		i.Type, i.Groups, i.HeldGroups, i.BlockedGroups = q.groupCounts()
 	}
 	if q.bound != nil {
-		i.DetachedAt = q.bound.DetachedAt
+		i.DetachedAt, i.Receiving = q.bound.DetachedAt, !q.bound.Ended
+		if i.Receiving {
+			i.ReceivesUntil = q.bound.Until
+		}
 	}
 	if q.ledger != nil {
 		i.Ready = max(0, q.ledger.Live-q.moving-i.InFlight)

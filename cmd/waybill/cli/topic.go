@@ -72,7 +72,7 @@ type observeCmd struct {
 	retrying
 	ordering
 	inExecution
-	TimeoutMs int64 `default:"30000" help:"Time limit of one delivery in milliseconds."`
+	TimeoutMs int64 `help:"Time limit of one delivery in milliseconds, at most 1800000. Default: what the mesh has for all observers (activation_timeout_ms)." placeholder:"MS"`
 }
 
 func (c *observeCmd) Run(a *app) error {

@@ -52,9 +52,9 @@ func (c *handling) run(a *app, doing string, subscribe subscribe) error {
 }
 
 func (c *handling) options(timeoutMs int64) []client.WorkOption {
-	opts := []client.WorkOption{
-		client.Concurrency(c.Concurrency),
-		client.Timeout(time.Duration(timeoutMs) * time.Millisecond),
+	opts := []client.WorkOption{client.Concurrency(c.Concurrency)}
+	if timeoutMs != 0 {
+		opts = append(opts, client.Timeout(time.Duration(timeoutMs)*time.Millisecond))
 	}
 	if c.Name != "" {
 		opts = append(opts, client.Name(c.Name))

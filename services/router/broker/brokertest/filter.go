@@ -165,7 +165,9 @@ func (s *suite) filtersOfGroup() {
 
 func forWhom(s *suite, d delivery) string {
 	s.Helper()
-	var m struct{ For string }
+	var m struct {
+		For string `json:"for"`
+	}
 	if err := json.Unmarshal(d.Data, &m); err != nil {
 		s.Fatal(err)
 	}
@@ -423,8 +425,8 @@ func (s *suite) filtersOverRestart() {
 	for seen < 4 {
 		d := w.next()
 		var m struct {
-			G string
-			N int
+			G string `json:"g"`
+			N int    `json:"n"`
 		}
 		if err := json.Unmarshal(d.Data, &m); err != nil || m.G == "x" {
 			s.Errorf("delivered: %s, %v", d.Data, err)
