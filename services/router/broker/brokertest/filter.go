@@ -318,7 +318,7 @@ func (s *suite) initialDelay() {
 // backoffTypes: the delay between two tries stays, or grows by itself. What is
 // measured is that no try is early.
 func (s *suite) backoffTypes() {
-	for kind, delays := range map[string][]time.Duration{
+	for kind, delays := range map[string][]int{
 		"fixed": {200, 200, 200}, "linear": {200, 400, 600}, "exponential": {200, 400, 800},
 	} {
 		topic := s.topic()
@@ -331,7 +331,7 @@ func (s *suite) backoffTypes() {
 			began := time.Now()
 			d.end(protocol.Failed)
 			d = w.next()
-			if waited := d.arrived.Sub(began); waited < delay*time.Millisecond {
+			if waited := d.arrived.Sub(began); waited.Milliseconds() < int64(delay) {
 				s.Errorf("%s: try %d came after %v, before its delay of %d ms", kind, d.attempt(), waited, delay)
 			}
 		}
