@@ -45,7 +45,7 @@ func TestTheLogStaysShort(t *testing.T) {
 		busy.do(func(l *ledger.Ledger) {
 			for e := range l.Entries() {
 				if e.Queue.Name == "q" {
-					l.Settle(e, nil)
+					l.Settle(e, ledger.Acknowledged, nil)
 				}
 			}
 		})
@@ -108,7 +108,7 @@ func TestAnEmptiedLogIsShortened(t *testing.T) {
 	l.until(t, "publishes", func() bool { return l.commits(ledger.KindAccept) == messages })
 	l.do(func(l *ledger.Ledger) {
 		for e := range l.Entries() {
-			l.Settle(e, nil)
+			l.Settle(e, ledger.Acknowledged, nil)
 		}
 	})
 	l.until(t, "settlements", func() bool { return l.commits(ledger.KindSettle) == messages })

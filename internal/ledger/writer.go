@@ -95,8 +95,7 @@ func (l *Ledger) commit(now time.Time) {
 	if len(s.batches) > 0 {
 		f.batch = s.batches[0]
 	} else if !s.counting.IsZero() {
-		f.batch = newBatch()
-		s.batches = append(s.batches, f.batch)
+		f.batch = s.begin()
 	}
 	size := 0
 	if f.batch != nil {

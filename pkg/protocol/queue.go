@@ -70,6 +70,10 @@ const (
 	CountLost         = "lost"       // a settlement that could not be recorded
 	CountVanished     = "vanished"
 	CountRefused      = "refused"
+	CountHandedBack   = "handed_back" // deliveries that a worker which shut down gave back
+	CountTaken        = "taken"       // messages accepted from another ledger
+	CountSent         = "sent"        // messages decided to go to another ledger
+	CountWrittenOff   = "written_off" // messages an operator gave up with a damaged part of the log
 )
 
 // Stats is one instance's answer on SubjectStats.

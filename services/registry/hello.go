@@ -72,19 +72,18 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 			sub.TimeoutMs = settings.Observers.ActivationTimeoutMs
 		}
 	}
-	refused, err := s.claimAll(ctx, &next.Worker)
+	refused, err := s.claimAll(ctx, before, &next.Worker)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range next.Subscriptions {
+	err = each(ctx, next.Subscriptions, func(ctx context.Context, sub *protocol.Subscription) error {
 		// A listener's queue ends with it, and needs no policy then.
-		if sub := &next.Subscriptions[i]; sub.Since.Equal(now) && sub.Kind != protocol.KindListen {
-			if err := s.keepPolicy(ctx, sub); err != nil {
-				return nil, nil, err
-			}
+		if !sub.Since.Equal(now) || sub.Kind == protocol.KindListen {
+			return nil
 		}
-	}
-	return next, refused, nil
+		return s.keepPolicy(ctx, sub)
+	})
+	return next, refused, err
 }
 
 // keepPolicy makes the policy of a queue's newest subscription the queue's.

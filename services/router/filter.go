@@ -103,8 +103,7 @@ func (l *lane) countLeftOut(p *publication) {
 // leaveOut acknowledges an entry that no consumer wants.
 func (l *lane) leaveOut(e *broker.Entry, q *queue) {
 	delete(l.handedBack, e.Key)
-	l.count(q, ledger.Filtered)
-	l.settle(e, q)
+	l.settle(e, q, ledger.Filtered)
 }
 
 // choose is the consumer with room whose turn it is among those that want a

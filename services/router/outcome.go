@@ -150,21 +150,20 @@ func (l *lane) acknowledged(e *broker.Entry) {
 		l.unplace(e)
 	}
 	delete(l.handedBack, e.Key)
-	l.count(q, ledger.Delivered)
-	l.count(q, ledger.Acknowledged)
-	l.settle(e, q)
+	l.settle(e, q, ledger.Acknowledged)
+	l.countWith(e, ledger.Delivered)
 }
 
-// settle ends e. What has to wait for that does so until it is recorded: a
+// settle ends e, and counts how. What has to wait for that does so until it is recorded: a
 // settlement that is lost must not bring back what its followers have passed.
-func (l *lane) settle(e *broker.Entry, q *queue) {
+func (l *lane) settle(e *broker.Entry, q *queue, how ledger.Counter) {
 	e.Slot = settled
 	if q.groups == nil {
-		q.store.Settle(e)
+		q.store.Settle(e, how)
 		return
 	}
 	q.take(e)
-	q.store.SettleNow(e)
+	q.store.SettleNow(e, how)
 }
 
 // ended takes the end of a delivery that was not acknowledged.
@@ -175,6 +174,7 @@ func (l *lane) ended(d *delivery, end conclusion) {
 		l.rest(d.c)
 		l.handedBack[d.e.Key]++
 		l.count(d.q, ledger.Delivered)
+		l.count(d.q, ledger.HandedBack)
 		l.putBack(d)
 		return
 	}

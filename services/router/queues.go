@@ -135,7 +135,7 @@ func told(sum *counts) map[string]uint64 {
 	} {
 		all[c.String()] = 0
 	}
-	maps.Copy(all, named(sum))
+	maps.Copy(all, ledger.Named((*[ledger.NumCounters]uint64)(sum)))
 	return all
 }
 
