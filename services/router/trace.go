@@ -36,11 +36,11 @@ func (r *route) place() *tracing.Place {
 	return r.at
 }
 
-// spans are what the ledger keeps of a scheduled message's spans, so that its
-// wait is told: nothing if it is not traced.
+// spans are what the ledger keeps of the spans of a message that waits before its
+// first attempt, so that its wait is told: nothing if it is not traced.
 func (p *publication) spans(t *tracing.Tracer) string {
-	if t == nil || p.due == 0 || !tracing.Sampled(p.message.Headers) {
-		return ""
+	if t == nil || p.due == 0 && len(p.to) == 0 || !tracing.Sampled(p.message.Headers) {
+		return "" // to a topic an observer may add a delay of its own
 	}
 	return tracing.Ref(tracing.Parent(p.message.Headers))
 }
