@@ -140,7 +140,7 @@ func (l *lane) Handle(events []event) {
 // the terms all brokers share.
 func (l *lane) Committed(c *ledger.Commit) {
 	if _, ok := c.Tag.(bound); ok {
-		l.bindings.noted(l)
+		l.bindings.noted()
 		return
 	}
 	if !l.closed.Committed(c.Tag) {
@@ -218,7 +218,7 @@ func (l *lane) Closed(_ error, tags []any) {
 			l.s.refuse(p.reply, errMoving)
 		}
 	}
-	l.bindings.closed(l)
+	l.bindings.closed()
 	for _, d := range l.deadlines {
 		for x := d.first; x != nil; x = x.next {
 			if x.c != nil {
