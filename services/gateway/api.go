@@ -25,6 +25,7 @@ const operationTimeout = 30 * time.Second
 // the one place where a noun comes in.
 var nouns = []func(*Service, huma.API){
 	(*Service).messages,
+	(*Service).batch,
 	(*Service).queues,
 	(*Service).subscriptions,
 	(*Service).workers,
@@ -32,6 +33,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).executions,
 	(*Service).deadLetters,
 	(*Service).waiting,
+	(*Service).webhookOperations,
 	(*Service).health,
 	(*Service).diagnostic,
 }

@@ -54,7 +54,11 @@ func (l *lane) nextQueue() *queue {
 // dispatch delivers one message of each queue in turn, so that none waits for
 // another's backlog. It says whether there is more to do at once.
 func (l *lane) dispatch() bool {
-	if l.draining || l.now < l.stalledUntil {
+	if l.draining || l.now < l.stalledUntil || l.roundFirst == nil {
+		return false
+	}
+	if !l.s.keeper.Holds(l.slot.name) { // another may have the lane, and deliver the same
+		l.stalledUntil = l.now + int64(stall)
 		return false
 	}
 	for range turnDeliveries {
