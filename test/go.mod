@@ -47,6 +47,7 @@ require (
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/waybill-mq/waybill/cmd/waybill v0.0.0
 	github.com/waybill-mq/waybill/services/dlq v0.0.0
 	github.com/waybill-mq/waybill/services/registry v0.0.0

@@ -130,7 +130,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 func told(sum *counts) map[string]uint64 {
 	all := make(map[string]uint64)
 	for _, c := range []ledger.Counter{
-		ledger.Published, ledger.Deduplicated, ledger.Refused, ledger.Delivered, ledger.Acknowledged, ledger.Failed, ledger.Rejected,
+		ledger.Published, ledger.Deduplicated, ledger.Refused, ledger.Delivered, ledger.Acknowledged, ledger.Filtered, ledger.Failed, ledger.Rejected,
 		ledger.Incomplete, ledger.Vanished, ledger.Retried, ledger.DeadLettered, ledger.Superseded, ledger.Lost,
 	} {
 		all[c.String()] = 0
