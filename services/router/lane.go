@@ -143,7 +143,7 @@ func (l *lane) Handle(events []event) {
 // the terms all brokers share.
 func (l *lane) Committed(c *ledger.Commit) {
 	if _, ok := c.Tag.(bound); ok {
-		l.bindings.noted(l)
+		l.bindings.noted()
 		return
 	}
 	if !l.closed.Committed(c.Tag) {
@@ -221,7 +221,7 @@ func (l *lane) Closed(_ error, tags []any) {
 			p.refuse(l.s, errMoving)
 		}
 	}
-	l.bindings.closed(l)
+	l.bindings.closed()
 	for _, d := range l.deadlines {
 		for x := d.first; x != nil; x = x.next {
 			x.endSpan(endMoved, "")

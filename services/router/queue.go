@@ -45,6 +45,7 @@ type queue struct {
 	topic   string
 	kind    scope.Kind
 	bound   *binding // nil: it does not receive it
+	ended   bool     // by an operator
 	leaving bool     // to be forgotten
 
 	listed      bool // in the lane's round
