@@ -26,7 +26,9 @@ type consumer struct {
 	inflight int
 	gone     bool // unsubscribed; what it holds may still come to an end
 
-	timeout                  int64 // ns
+	frames                   string // where its worker takes frames; empty: it does not
+	timeout                  int64  // ns
+	retries                  uint32
 	timeoutText, retriesText string
 
 	// A consumer that nobody listened for rests until quietUntil, longer each
@@ -60,7 +62,8 @@ func (c *consumer) update(since time.Time, s protocol.Subscription) {
 	c.Subscription, c.since = s, since
 	c.timeout = min(ms, math.MaxInt64/int64(time.Millisecond)) * int64(time.Millisecond)
 	c.timeoutText = strconv.FormatInt(ms, 10)
-	c.retriesText = strconv.Itoa(c.policy().maxRetries)
+	c.retries = uint32(min(c.policy().maxRetries, math.MaxUint32))
+	c.retriesText = strconv.FormatUint(uint64(c.retries), 10)
 }
 
 // policy is how failures of its deliveries are answered.

@@ -57,6 +57,7 @@ func (l *lane) dispatch() bool {
 	if l.draining || l.now < l.stalledUntil {
 		return false
 	}
+	defer l.frames.flush(l)
 	for range turnDeliveries {
 		q := l.nextQueue()
 		if q == nil {
@@ -244,6 +245,15 @@ func (o *outgoing) own(i int, name, value string) {
 
 // deliver sends d's message to its worker.
 func (l *lane) deliver(d *delivery, m *broker.Message) {
+	if d.c.frames != "" {
+		l.frames.add(l, d, m)
+		return
+	}
+	l.deliverAlone(d, m)
+}
+
+// deliverAlone sends it as a message of its own.
+func (l *lane) deliverAlone(d *delivery, m *broker.Message) {
 	o, e, c := &l.out, d.e, d.c
 	clear(o.header)
 	maps.Copy(o.header, m.Headers)
@@ -268,14 +278,19 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 		return // counted when it ends: nobody may be there to take it
 	}
 	if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadHeaderMsg) {
-		// It was published when NATS took more, and must not stop the others.
-		l.release(d)
-		l.judge(d, protocol.Rejected, "the message cannot be sent to a worker: "+err.Error())
+		l.unsendable(d, err)
 		return
 	}
 	l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
 	l.stalledUntil = l.now + int64(stall)
 	l.putBack(d)
+}
+
+// unsendable gives a delivery up whose message was published when NATS took
+// more: it must not stop the others.
+func (l *lane) unsendable(d *delivery, err error) {
+	l.release(d)
+	l.judge(d, protocol.Rejected, "the message cannot be sent to a worker: "+err.Error())
 }
 
 // pause keeps e from being delivered before it is due.

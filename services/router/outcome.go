@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/protocol/frame"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -20,17 +21,34 @@ type outcome nats.Msg
 
 func (o *outcome) apply(l *lane) {
 	m := (*nats.Msg)(o)
-	t, ok := l.seal.open(m.Subject[len(l.reply):])
-	if !ok {
+	last := m.Subject[len(l.reply):]
+	if last == protocol.OutcomeFrame {
+		l.concludeAll(m.Data)
+		return
+	}
+	t, ok := l.seal.open(last)
+	switch {
+	case !ok:
 		l.s.log.Debug("an outcome names no delivery of this lane", "lane", l.slot.name)
-		return
-	}
-	if len(m.Header[protocol.HeaderStatus]) > 0 {
+	case len(m.Header[protocol.HeaderStatus]) > 0:
 		l.bounced(t)
-		return
+	default:
+		what, text := readOutcome(m)
+		l.conclude(t, what, text)
 	}
-	what, text := readOutcome(m)
-	l.conclude(t, what, text)
+}
+
+// concludeAll applies a frame of outcomes.
+func (l *lane) concludeAll(b []byte) {
+	for o, err := range frame.Outcomes(b) {
+		if err != nil {
+			l.s.log.Warn("outcomes cannot be read", "lane", l.slot.name, "error", err)
+			return
+		}
+		if t, ok := l.seal.open(o.Token); ok {
+			l.conclude(t, said(o.Outcome), errorText(o.Text))
+		}
+	}
 }
 
 // readOutcome reads a reply: its outcome, and if that is a failure its text.
@@ -166,6 +184,10 @@ func (l *lane) ended(d *delivery, what protocol.Outcome, text string) {
 
 // bounced puts a delivery back that nobody was there to take.
 func (l *lane) bounced(t token) {
+	if t.isFrame() {
+		l.frames.bounced(l, t)
+		return
+	}
 	e := l.ledger.Entry(t.key)
 	if e == nil {
 		return
