@@ -37,22 +37,23 @@ require (
 	github.com/vearutop/statigz v1.4.0 // indirect
 	github.com/waybill-mq/waybill/services/gateway v0.0.0 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 require (
 	github.com/alecthomas/kong v1.17.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/waybill-mq/waybill/cmd/waybill v0.0.0
 	github.com/waybill-mq/waybill/services/dlq v0.0.0
 	github.com/waybill-mq/waybill/services/registry v0.0.0
 	github.com/waybill-mq/waybill/services/retry v0.0.0
 	github.com/waybill-mq/waybill/services/router v0.0.0
+	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/sync v0.25.0
-	google.golang.org/protobuf v1.36.12
 )
 
 replace github.com/waybill-mq/waybill/pkg => ../pkg

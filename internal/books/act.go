@@ -3,6 +3,7 @@ package books
 import (
 	"context"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,7 @@ type Step struct {
 	Queue     string             `json:"queue,omitempty"`
 	Topic     string             `json:"topic,omitempty"`
 	Execution string             `json:"execution,omitempty"`
+	By        string             `json:"by,omitempty"` // who asked, as far as they said
 	// Until is the newest key there was at the first step; 0 in the first one.
 	// It bounds the whole to what was there when it began, whoever owns the
 	// ledger meanwhile.
@@ -111,10 +113,16 @@ type Target struct {
 	All                                bool
 }
 
+// maxBy bounds the name of who asks, which goes into the story of each message.
+const maxBy = 128
+
 // Step is the first step of an action on the target. known is false for an id
 // that no message can have, which is no error; INVALID_ARGS unless exactly one
 // thing is said.
-func (t Target) Step(action string, limit int) (first Step, known bool, err error) {
+func (t Target) Step(action, by string, limit int) (first Step, known bool, err error) {
+	if len(by) > maxBy || !utf8.ValidString(by) {
+		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "by has %d bytes: it takes a name of at most %d", len(by), maxBy)
+	}
 	said := 0
 	for _, is := range []bool{t.MessageID != "", t.Queue != "", t.Topic != "", t.Execution != "", t.All} {
 		if is {
@@ -124,7 +132,7 @@ func (t Target) Step(action string, limit int) (first Step, known bool, err erro
 	if said != 1 {
 		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue and all", action)
 	}
-	first = Step{Action: action, Queue: t.Queue, Topic: t.Topic, Execution: t.Execution, Limit: limit}
+	first = Step{Action: action, By: by, Queue: t.Queue, Topic: t.Topic, Execution: t.Execution, Limit: limit}
 	if t.MessageID != "" {
 		first.ID, err = uuid.Parse(t.MessageID)
 		return first, err == nil && first.ID != uuid.Nil, nil

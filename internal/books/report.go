@@ -104,15 +104,7 @@ func queuesOf[O Owner[O]](owner O, req protocol.QueuesRequest, fill func(info *p
 }
 
 func appendInfo[O Owner[O]](infos []protocol.QueueInfo, owner O, q *ledger.Queue, fill func(info *protocol.QueueInfo, idle int64)) []protocol.QueueInfo {
-	info := protocol.QueueInfo{Queue: q.Name, Moving: owner.Moving(q), Bytes: q.Bytes}
-	for c, n := range q.Counters {
-		if n > 0 {
-			if info.Counters == nil {
-				info.Counters = map[string]uint64{}
-			}
-			info.Counters[ledger.Counter(c).String()] = n
-		}
-	}
+	info := protocol.QueueInfo{Queue: q.Name, Moving: owner.Moving(q), Bytes: q.Bytes, Counters: ledger.Shown(&q.Counters)}
 	if q.Live == 0 && info.Counters == nil {
 		return infos
 	}
@@ -151,8 +143,11 @@ func Sum[O Owner[O]](ctx context.Context, b *Books[O]) (Totals, error) {
 
 func totalsOf[O Owner[O]](owner O) Totals {
 	var counters [ledger.NumCounters]uint64
-	t := Totals{Counters: map[string]uint64{}}
+	var t Totals
 	t.Messages, t.Bytes = owner.Ledger().Live()
+	if none := owner.Ledger().Queue(""); none != nil { // what forgotten queues have counted
+		counters = none.Counters
+	}
 	for q := range owner.Ledger().Queues() {
 		t.Moving += owner.Moving(q)
 		if q.Live > 0 {
@@ -162,11 +157,7 @@ func totalsOf[O Owner[O]](owner O) Totals {
 			counters[c] += n
 		}
 	}
-	for c, n := range counters {
-		if n > 0 {
-			t.Counters[ledger.Counter(c).String()] = n
-		}
-	}
+	t.Counters = ledger.Named(&counters)
 	return t
 }
 

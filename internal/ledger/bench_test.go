@@ -31,7 +31,7 @@ func (f *flow) Committed(c *ledger.Commit) {
 	switch c.Kind {
 	case ledger.KindAccept:
 		f.ledger.Count(c.Entries[0].Queue.Name, ledger.Delivered, 1)
-		f.ledger.Settle(c.Entries[0], nil)
+		f.ledger.Settle(c.Entries[0], ledger.Acknowledged, nil)
 		f.ledger.Count(c.Entries[0].Queue.Name, ledger.Acknowledged, 1)
 		<-f.slots
 	case ledger.KindSettle:

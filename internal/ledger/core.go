@@ -236,7 +236,7 @@ func (l *Ledger) Meta(e *Entry) Meta {
 	return Meta{
 		Queue: e.Queue.Name, Generation: e.Generation, Attempt: e.Attempt,
 		Vanished: e.Vanished, Incomplete: e.Incomplete,
-		Due: e.Due, FirstFailure: e.FirstFailure, Spans: l.traced[e.Key].spans, Extra: l.extras[e.Key],
+		Due: e.Due, FirstFailure: e.FirstFailure, Spans: l.traced[e.Key].spans, Story: l.stories[e.Key], Extra: l.extras[e.Key],
 	}
 }
 
@@ -260,7 +260,7 @@ func (l *Ledger) Message(e *Entry) *Message {
 
 // keepBody keeps a message in memory while it has room.
 func (l *Ledger) keepBody(m *Message, size uint32, entries []*Entry) {
-	b := &body{message: m, cost: int64(size) + bodyOverhead}
+	b := &body{message: m, cost: int64(size) + int64(len(m.Story)) + bodyOverhead}
 	if !l.bodies.keep(b.cost) {
 		return
 	}
@@ -299,6 +299,30 @@ var counterNames = [NumCounters]string{
 	Redriven: protocol.CountRedriven, Discarded: protocol.CountDiscarded,
 	Superseded: protocol.CountSuperseded, Lost: protocol.CountLost,
 	Vanished: protocol.CountVanished, Refused: protocol.CountRefused,
+	Taken: protocol.CountTaken, Sent: protocol.CountSent,
+	HandedBack: protocol.CountHandedBack, WrittenOff: protocol.CountWrittenOff,
+}
+
+// Named are the counters that are not 0, by name.
+func Named(c *[NumCounters]uint64) map[string]uint64 {
+	named := make(map[string]uint64)
+	for i, n := range c {
+		if n > 0 {
+			named[Counter(i).String()] = n
+		}
+	}
+	return named
+}
+
+// Shown are those of them that say something of a queue, and not of where its
+// messages are kept; nil if there are none.
+func Shown(c *[NumCounters]uint64) map[string]uint64 {
+	shown := *c
+	shown[Taken], shown[Sent] = 0, 0
+	if shown == [NumCounters]uint64{} {
+		return nil
+	}
+	return Named(&shown)
 }
 
 // maxRecipients of one Accept.

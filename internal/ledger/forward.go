@@ -46,6 +46,9 @@ const (
 	// how many frames it comes from.
 	forwardBytes  = 1 << 20
 	forwardFrames = 64
+	// overstatement is by how much more than twice what is live an idle ledger
+	// may claim.
+	overstatement = 1 << 20
 	// pieceBytes is more than what a piece takes beside its message and metas.
 	pieceBytes = 256
 )
@@ -59,7 +62,11 @@ func (l *Ledger) forwardTo(target uint64) {
 // writeForward sees to it that what is to be written next is at hand.
 func (l *Ledger) writeForward() {
 	f := &l.forward
-	if f.loading || f.ready || l.closing || f.target == 0 {
+	if f.loading || f.ready || l.closing {
+		return
+	}
+	if f.target == 0 {
+		f.ready = l.overstated()
 		return
 	}
 	list, wants := l.oldest(f.target)
@@ -68,10 +75,18 @@ func (l *Ledger) writeForward() {
 		f.target = 0
 		f.ready = l.frames.floor().seq > f.stated
 	case len(wants) == 0:
-		*f = forward{target: f.target, stated: f.stated, frames: list, ready: true}
+		*f = f.anew()
+		f.frames, f.ready = list, true
 	default:
 		l.readOldest(list, wants)
 	}
+}
+
+// overstated says that the newest frame claims far more live than there is, and
+// no other is about to follow: a frame says what was live before it. The log
+// would be kept long for that.
+func (l *Ledger) overstated() bool {
+	return l.idle() && l.claimed > 2*uint64(l.weight)+overstatement
 }
 
 // oldest are the first frames that something pins, and what of them has to be
@@ -150,7 +165,8 @@ func (l *Ledger) oldestRead(list []*frame, read map[uint64][]record, err error) 
 		l.forwardFailed(list[0].seq, err)
 		return
 	}
-	*f = forward{target: f.target, stated: f.stated, loading: true}
+	*f = f.anew()
+	f.loading = true
 	for _, at := range list {
 		records, ok := read[at.seq]
 		if !ok && !l.onlyTables(at) {
@@ -251,12 +267,17 @@ func (l *Ledger) forwardReady() {
 	}
 }
 
+// anew has nothing at hand to write.
+func (f *forward) anew() forward {
+	return forward{target: f.target, stated: f.stated}
+}
+
 // committed begins anew when what was ready is written: what is left of the
 // floor is looked at again.
 func (f *forward) committed(h *header, written bool) {
 	f.stated = h.floorSeq
 	if written {
-		*f = forward{target: f.target, stated: f.stated}
+		*f = f.anew()
 	}
 }
 

@@ -33,9 +33,14 @@ var (
 func goldenRecords() map[string][]byte {
 	of := func(r record) []byte { return appendRecord(nil, &r) }
 	var all counters
-	for i := range all {
-		all[i] = uint64(i * 100)
+	for i := range Refused + 1 { // those of the first version
+		all[i] = uint64(i) * 100
 	}
+	story := appendEvent(nil, &Event{
+		Kind: Attempted, At: -8, Generation: 1, Attempt: 2, Outcome: protocol.Failed, Took: 300, Worker: "w", WorkerID: "id",
+		Subscription: "s", Error: "e", Due: 9, By: "b", Trace: []byte{0, 1},
+	})
+	story = appendUint(story, 2, 3)
 	encodedMessage := appendMessage(nil, goldenMessage)[1+lengthBytes:]
 	encodedMeta := appendMeta(nil, 7, &goldenMeta)[1+lengthBytes:]
 	return map[string][]byte{
@@ -62,6 +67,9 @@ func goldenRecords() map[string][]byte {
 		"receiver":      of(record{kind: kindReceiver, name: "router-01", number: 12, keys: []Key{14, 20}}),
 		"counters":      of(record{kind: kindCounters, name: "/queue/e/r", counts: &all}),
 		"dedup":         of(record{kind: kindDedup, number: 1_700_000_000, seen: []dedupEntry{{goldenHash, goldenID, 77}, {Dedup{1}, goldenID, 78}}}),
+		"accept-story":  appendAccept(nil, &Message{ID: goldenID, Story: story}, []Meta{{Queue: "q", Spans: "s", Story: story}}, nil, nil),
+		"settle-how":    of(record{kind: KindSettle, keys: []Key{9}, how: Discarded}),
+		"counts-later":  of(record{kind: kindCounts, name: "q", counts: &counters{Taken: 1, Sent: 2, HandedBack: 3, WrittenOff: 4}}),
 	}
 }
 

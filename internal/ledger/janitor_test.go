@@ -45,7 +45,7 @@ func TestTheLogStaysShort(t *testing.T) {
 		busy.do(func(l *ledger.Ledger) {
 			for e := range l.Entries() {
 				if e.Queue.Name == "q" {
-					l.Settle(e, nil)
+					l.Settle(e, ledger.Acknowledged, nil)
 				}
 			}
 		})
@@ -88,6 +88,44 @@ func TestTheLogStaysShort(t *testing.T) {
 			t.Errorf("the idle ledger has %d messages, want 1", n)
 		}
 	})
+}
+
+// TestAnEmptiedLogIsShortened: what is settled all at once is not kept for what
+// the ledger said was live before, though it commits nothing after that.
+func TestAnEmptiedLogIsShortened(t *testing.T) {
+	nc := connect(t, runServer(t, t.TempDir()).ClientURL())
+	stream := makeStream(t, nc)
+	l := openLedger(t, nc, "test-00")
+	body := string(bytes.Repeat([]byte("x"), 512<<10))
+	const messages = 12
+	l.do(func(l *ledger.Ledger) {
+		for range messages {
+			if err := l.Accept(message(body), []ledger.Meta{{Queue: "q"}}, nil, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	l.until(t, "publishes", func() bool { return l.commits(ledger.KindAccept) == messages })
+	l.do(func(l *ledger.Ledger) {
+		for e := range l.Entries() {
+			l.Settle(e, ledger.Acknowledged, nil)
+		}
+	})
+	l.until(t, "settlements", func() bool { return l.commits(ledger.KindSettle) == messages })
+	j := &ledger.Janitor{
+		Conn: nc, Stream: streamName, Slack: 1 << 20,
+		Locals: func() []ledger.Forwarder { return []ledger.Forwarder{l} },
+	}
+	awaitSize(t, func() uint64 {
+		if err := j.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		info, err := stream.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Bytes
+	}, 2<<20)
 }
 
 func awaitSize(t *testing.T, size func() uint64, limit uint64) {

@@ -23,6 +23,7 @@ type Message struct {
 	Group       string
 	Headers     map[string][]string
 	Body        []byte
+	Story       []byte // what happened before this ledger accepted it, see StoryOf
 	Extra       []byte // encoded fields this version does not know, kept
 }
 
@@ -43,6 +44,7 @@ type Meta struct {
 	// its owners encode them; empty for a message that is not traced. They stay
 	// in memory.
 	Spans string
+	Story []byte // what happened since this ledger accepted it, see Tell
 	Extra []byte
 }
 
@@ -103,6 +105,8 @@ type Queue struct {
 	Slot     any // the owner's own
 
 	counted *frame // states the counters, with the frames after it
+	tallied uint64 // the last batch that counts for it
+	tally   int    // where in there
 }
 
 // Options of Open.
@@ -221,5 +225,9 @@ const (
 	Lost
 	Vanished
 	Refused
+	Taken      // accepted from another ledger; counted by the ledger
+	Sent       // decided for another ledger; counted by the ledger
+	HandedBack // deliveries that a worker which shut down gave back
+	WrittenOff // lost with a damaged part of the log, see Options.AcceptLoss
 	NumCounters
 )

@@ -53,6 +53,7 @@ func appendMessage(b []byte, m *Message) []byte {
 		b = appendHeader(b, name, values)
 	}
 	b = appendString(b, 6, m.Body)
+	b = appendString(b, 7, m.Story)
 	b = append(b, m.Extra...)
 	return shut(b, start)
 }
@@ -84,6 +85,8 @@ func decodeMessage(b []byte) (*Message, error) {
 			m.decodeHeader(&f)
 		case 6:
 			m.Body = bytes.Clone(f.slice())
+		case 7:
+			m.Story = bytes.Clone(f.slice())
 		default:
 			m.Extra = append(m.Extra, f.raw...)
 		}
@@ -153,6 +156,7 @@ func appendMeta(b []byte, num protowire.Number, m *Meta) []byte {
 	b = appendString(b, 10, m.Error)
 	b = appendString(b, 11, m.Source)
 	b = appendString(b, 12, m.Spans)
+	b = appendString(b, 13, m.Story)
 	b = append(b, m.Extra...)
 	return shut(b, start)
 }
@@ -189,6 +193,8 @@ func decodeMeta(b []byte, intern interner) (m Meta, err error) {
 			m.Source = string(f.slice())
 		case 12:
 			m.Spans = string(f.slice())
+		case 13:
+			m.Story = bytes.Clone(f.slice())
 		default:
 			m.Extra = append(m.Extra, f.raw...)
 		}
@@ -198,7 +204,7 @@ func decodeMeta(b []byte, intern interner) (m Meta, err error) {
 
 // bare says whether an entry holds all there is in m.
 func (m *Meta) bare() bool {
-	return m.LastFailure == 0 && m.Reason == "" && m.Error == "" && m.Source == "" && len(m.Extra) == 0
+	return m.LastFailure == 0 && m.Reason == "" && m.Error == "" && m.Source == "" && len(m.Story) == 0 && len(m.Extra) == 0
 }
 
 // plain is the interner that keeps nothing.

@@ -74,13 +74,18 @@ func (o *modelOwner) Committed(c *Commit) {
 			o.m.ref.live[e.Key] = refEntry{body: string(c.Message.Body), meta: c.Tag.([]Meta)[i]}
 			o.m.ref.queue(e.Queue.Name)[Published]++
 			o.m.keys = append(o.m.keys, e.Key)
-		case KindSettle, KindDone:
+		case KindSettle:
+			o.m.ref.queue(e.Queue.Name)[Acknowledged]++
+			delete(o.m.ref.live, e.Key)
+		case KindDone:
 			delete(o.m.ref.live, e.Key)
 		case KindRestate, KindDecide:
 			x := o.m.ref.live[e.Key]
 			x.meta = c.Tag.(Meta)
 			if c.Kind == KindDecide {
 				x.decided = "sim-01"
+				o.m.ref.queue(e.Queue.Name)[Sent]++
+				o.m.ref.queue(e.Queue.Name)[Retried]++
 			}
 			o.m.ref.live[e.Key] = x
 		}
@@ -142,19 +147,23 @@ func (m *model) publish(rt *rapid.T) {
 }
 
 func (m *model) settleOne(rt *rapid.T) {
-	m.l.Settle(m.entry(rt), nil)
+	m.l.Settle(m.entry(rt), Acknowledged, nil)
 	m.turn()
 }
 
 func (m *model) restate(rt *rapid.T) {
-	meta := drawMeta(rt)
-	m.l.Restate(m.entry(rt), meta, meta)
+	e, meta := m.entry(rt), drawMeta(rt)
+	meta.Queue = e.Queue.Name
+	m.l.Restate(e, meta, meta)
 	m.turn()
 }
 
 func (m *model) decide(rt *rapid.T) {
-	meta := drawMeta(rt)
-	m.l.Decide(m.entry(rt), "sim-01", meta, meta)
+	e, meta := m.entry(rt), drawMeta(rt)
+	meta.Queue = e.Queue.Name
+	if m.l.Decide(e, "sim-01", meta, meta) {
+		m.l.CountWith(e.Queue, Retried)
+	}
 	m.turn()
 }
 

@@ -164,7 +164,7 @@ func TestPurgeInsideReplay(t *testing.T) {
 	keep := a.put(t, "/q")[0]
 	for range 12 {
 		e := a.put(t, "/q")[0]
-		a.l.Settle(e, nil)
+		a.l.Settle(e, Acknowledged, nil)
 		w.finish(t)
 	}
 	// What is live is written forward, but the log does not say so yet.
@@ -197,7 +197,7 @@ func TestPurgeInsideReplay(t *testing.T) {
 func TestHalfSettledFanOut(t *testing.T) {
 	w, a, _ := stageWorld(t)
 	entries := a.put(t, "/1", "/2", "/3")
-	a.l.Settle(entries[1], nil)
+	a.l.Settle(entries[1], Acknowledged, nil)
 	m := a.l.Meta(entries[2])
 	m.Attempt, m.Error = 2, "once"
 	a.l.Restate(entries[2], m, nil)
@@ -224,7 +224,7 @@ func TestHalfSettledFanOut(t *testing.T) {
 func TestTheSubjectIsNeverEmpty(t *testing.T) {
 	w, a, _ := stageWorld(t)
 	for range 5 {
-		a.l.Settle(a.put(t, "/q")[0], nil)
+		a.l.Settle(a.put(t, "/q")[0], Acknowledged, nil)
 		w.finish(t)
 	}
 	for _, p := range slices.Clone(w.procs) {

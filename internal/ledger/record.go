@@ -25,6 +25,7 @@ type record struct {
 	dest   string
 	number uint64
 	keys   []Key
+	how    Counter // settle: what the end is counted as; 0: not said
 	name   string
 	value  []byte // nil: absent
 	counts *counters
@@ -135,6 +136,7 @@ func appendRecord(b []byte, r *record) []byte {
 	if r.counts != nil {
 		b = appendCounters(b, r.counts)
 	}
+	b = appendUint(b, 14, uint64(r.how))
 	return shut(b, start)
 }
 
@@ -235,6 +237,8 @@ func (r *record) decodePlain(f *fields, intern interner) {
 		}
 	case 13:
 		r.counts = decodeCounters(f)
+	case 14:
+		r.how = Counter(f.uint())
 	}
 }
 

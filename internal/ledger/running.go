@@ -99,6 +99,7 @@ func (l *Ledger) lostBefore(t *takeover) {
 	}
 	l.stage.leap = lostOrdinals
 	l.Count("", Lost, t.lost)
+	l.writeOff()
 	l.forwardTo(t.damaged + 1)
 }
 

@@ -14,7 +14,7 @@ func TestPublishSettleReopen(t *testing.T) {
 	entries := l.publish(10, "q")
 	l.do(func(led *ledger.Ledger) {
 		for _, e := range entries[:7] {
-			if !led.Settle(e, nil) {
+			if !led.Settle(e, ledger.Acknowledged, nil) {
 				t.Error("not settled")
 			}
 		}

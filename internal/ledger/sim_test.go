@@ -368,6 +368,9 @@ func (o *simOwner) Loaded(e *Entry, m *Message, meta Meta, err error) {
 	if string(m.Body) != o.p.w.oracle.bodies[e.ID] || m.ID != e.ID || meta.Queue != e.Queue.Name || meta.Attempt != e.Attempt {
 		panic(fmt.Sprintf("%s: entry %d loaded as %+v %+v", o.p.ledger, e.Key, m, meta))
 	}
+	if events, leftOut := StoryOf(m, &meta); uint64(len(events))+leftOut != uint64(meta.Attempt-1+meta.Generation) {
+		panic(fmt.Sprintf("%s: entry %d, which is at attempt %d of generation %d, has a story of %d events and %d left out", o.p.ledger, e.Key, meta.Attempt, meta.Generation, len(events), leftOut))
+	}
 }
 
 func (o *simOwner) Incoming(m *Message, meta *Meta) error {
@@ -402,7 +405,7 @@ func (o *simOwner) one() {
 			if w.chance(0.3) {
 				tag = "told"
 			}
-			if l.Settle(e, tag) {
+			if l.Settle(e, Acknowledged, tag) {
 				w.oracle.copies[copyOf{e.ID, e.Queue.Name}].leaves = true
 			}
 		})
@@ -411,6 +414,7 @@ func (o *simOwner) one() {
 			m := l.Meta(e)
 			m.Attempt++
 			m.Error = strings.Repeat("x", w.rng.IntN(60))
+			m.Tell(Event{Kind: Attempted, Attempt: e.Attempt, Error: m.Error})
 			l.Restate(e, m, nil)
 		})
 	case n < 88:
@@ -420,7 +424,10 @@ func (o *simOwner) one() {
 				m := l.Meta(e)
 				m.Generation++
 				m.Reason = protocol.ReasonFailed
-				l.Decide(e, dest, m, nil)
+				m.Tell(Event{Kind: Redrove, Generation: m.Generation})
+				if l.Decide(e, dest, m, nil) {
+					l.CountWith(e.Queue, Retried)
+				}
 			}
 		})
 	case n < 90:
@@ -559,6 +566,19 @@ func (w *world) checkLog(p *proc) {
 	}
 	w.checkPins(p)
 	w.checkContents(p)
+	checkBalance(p)
+}
+
+// checkBalance has what came into each queue be what left it and what is there.
+func checkBalance(p *proc) {
+	for _, q := range p.l.Audit().Queues {
+		if in, out := In(&q.Counters), Out(&q.Counters); in != out+q.Kept {
+			panic(fmt.Sprintf("%s: %d came into %s, %d left it, and %d are there: %v", p.ledger, in, q.Name, out, q.Kept, q.Counters))
+		}
+		if q.Counters[Retried] != q.Counters[Sent] {
+			panic(fmt.Sprintf("%s: of %s %d were sent, %d are counted with that", p.ledger, q.Name, q.Counters[Sent], q.Counters[Retried]))
+		}
+	}
 }
 
 // replay applies the whole log of a ledger from a sequence on.

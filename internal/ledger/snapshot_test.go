@@ -18,7 +18,7 @@ func snapshot(s *state) string {
 		if e.Decided {
 			fmt.Fprintf(&b, " to %s %d", e.out.dest, e.out.number)
 		}
-		fmt.Fprintf(&b, " extra %x spans %v\n", s.extras[e.Key], s.traced[e.Key])
+		fmt.Fprintf(&b, " extra %x story %x spans %v\n", s.extras[e.Key], s.stories[e.Key], s.traced[e.Key])
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.queues)) {
 		q := s.queues[name]

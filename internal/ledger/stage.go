@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -20,6 +21,7 @@ type stage struct {
 
 	counts   map[string]*counters
 	counting time.Time // since when there are counts; zero: there are none
+	serial   uint64    // counts the batches
 	forget   []string  // queues
 }
 
@@ -28,14 +30,35 @@ type batch struct {
 	buf     []byte // headroom, then the encoded records
 	records []staged
 	to      []recipient // the records' recipients lie here
-	settled []*Entry
-	tags    []any // of settled
+	settled [len(ends)]settled
 	done    []*Entry
+	tallies []tally
+	tallied int // bytes they take at most
+	serial  uint64
 	eager   bool      // something in it is waited for
 	since   time.Time // when the first that is not waited for came
 	sealed  bool
 	counted int // bytes, in the backlog
 }
+
+// settled are entries that end in one way.
+type settled struct {
+	entries []*Entry
+	tags    []any
+}
+
+// ends are the counters that a settlement may be counted by.
+var ends = [...]Counter{Acknowledged, Filtered, Discarded}
+
+// tally is what a commit adds to a queue's counters because of its records:
+// either all of it is in the log or nothing.
+type tally struct {
+	queue  string
+	counts counters
+}
+
+// tallyBytes is more than what a tally takes beside its queue's name.
+const tallyBytes = 128
 
 // staged is a record and whom to tell of it.
 type staged struct {
@@ -74,14 +97,30 @@ func (l *Ledger) room(n int) *batch {
 			return b
 		}
 	}
+	return s.begin()
+}
+
+// begin is one more batch.
+func (s *stage) begin() *batch {
 	b := newBatch()
+	s.serial++
+	b.serial = s.serial
 	s.batches = append(s.batches, b)
 	return b
 }
 
+// keys is how many settlements the batch has.
+func (b *batch) keys() int {
+	n := len(b.done)
+	for i := range b.settled {
+		n += len(b.settled[i].entries)
+	}
+	return n
+}
+
 // length is about what the batch takes in a frame.
 func (b *batch) length() int {
-	return len(b.buf) - headroom + keyBytes*(len(b.settled)+len(b.done))
+	return len(b.buf) - headroom + keyBytes*b.keys() + b.tallied
 }
 
 // batches of all ledgers are used again, as long as there is use for them.
@@ -98,13 +137,17 @@ func newBatch() *batch {
 func (b *batch) reuse() {
 	clear(b.records)
 	clear(b.to)
-	clear(b.settled)
-	clear(b.tags)
 	clear(b.done)
-	*b = batch{
-		buf: b.buf[:headroom], records: b.records[:0], to: b.to[:0],
-		settled: b.settled[:0], tags: b.tags[:0], done: b.done[:0],
+	clear(b.tallies)
+	kept := batch{
+		buf: b.buf[:headroom], records: b.records[:0], to: b.to[:0], done: b.done[:0], tallies: b.tallies[:0],
 	}
+	for i, s := range b.settled {
+		clear(s.entries)
+		clear(s.tags)
+		kept.settled[i] = settled{s.entries[:0], s.tags[:0]}
+	}
+	*b = kept
 	batches.Put(b)
 }
 
@@ -160,7 +203,7 @@ func (l *Ledger) accept(m *Message, metas []Meta, o *origin, dedup *Dedup, tag a
 	if len(metas) == 0 || len(metas) > maxRecipients {
 		return protocol.Errorf(protocol.CodeLimitExceeded, "a message for %d queues at once: 1 to %d are possible", len(metas), maxRecipients)
 	}
-	n := int(brief.size) + acceptBytes*(1+len(m.Headers)) + len(m.Group) + len(m.Extra)
+	n := int(brief.size) + acceptBytes*(1+len(m.Headers)) + len(m.Group) + len(m.Story) + len(m.Extra)
 	for i := range metas {
 		n += metas[i].length()
 	}
@@ -185,7 +228,7 @@ const acceptBytes = 96
 
 // length is at least what the meta takes when it is encoded.
 func (m *Meta) length() int {
-	return acceptBytes + len(m.Queue) + len(m.Reason) + len(m.Error) + len(m.Source) + len(m.Spans) + len(m.Extra)
+	return acceptBytes + len(m.Queue) + len(m.Reason) + len(m.Error) + len(m.Source) + len(m.Spans) + len(m.Story) + len(m.Extra)
 }
 
 func (b *batch) recipients(n int) []recipient {
@@ -196,8 +239,8 @@ func (b *batch) recipients(n int) []recipient {
 	return b.to[k : k+n : k+n]
 }
 
-// Restate stages a change of the entry's meta; the entry stays. A nil Extra
-// means the entry's own. false: the entry is gone, decided, or a record that
+// Restate stages a change of the entry's meta; the entry stays. A nil Story or
+// Extra means the entry's own. false: the entry is gone, decided, or a record that
 // takes it away is staged.
 func (l *Ledger) Restate(e *Entry, meta Meta, tag any) bool {
 	if !l.takes(e) {
@@ -239,16 +282,18 @@ func (l *Ledger) whole(e *Entry, meta Meta) *Meta {
 	if meta.Extra == nil {
 		meta.Extra = l.extras[e.Key]
 	}
-	meta.Error = clip(meta.Error)
+	if meta.Story == nil {
+		meta.Story = l.stories[e.Key]
+	}
+	meta.Error = clip(meta.Error, protocol.MaxErrorText)
 	return &meta
 }
 
-// clip cuts an error's text at MaxErrorText, between runes.
-func clip(s string) string {
-	if len(s) <= protocol.MaxErrorText {
+// clip cuts a text at n bytes, between runes.
+func clip(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	n := protocol.MaxErrorText
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
@@ -266,18 +311,41 @@ func (l *Ledger) change(r *record, tag any) {
 	l.add(b, staged{record: *r, tag: tag}, before)
 }
 
-// Settle stages the entry's end. With a nil tag it waits for company, at most
-// 50 ms: a lost one only redelivers. false: as for Restate.
-func (l *Ledger) Settle(e *Entry, tag any) bool {
+// Settle stages the entry's end, and counts it: how is Acknowledged, Filtered
+// or Discarded. With a nil tag it waits for company, at most 50 ms: a lost one
+// only redelivers. false: as for Restate.
+func (l *Ledger) Settle(e *Entry, how Counter, tag any) bool {
 	if !l.takes(e) {
 		return false
 	}
 	e.flags |= leaving
 	b := l.lazy()
-	b.settled = append(b.settled, e)
-	b.tags = append(b.tags, tag)
-	b.eager = b.eager || tag != nil || len(b.settled)+len(b.done) >= lazyRecords
+	s := &b.settled[slices.Index(ends[:], how)]
+	s.entries = append(s.entries, e)
+	s.tags = append(s.tags, tag)
+	b.count(e.Queue, how)
+	b.eager = b.eager || tag != nil || b.keys() >= lazyRecords
 	return true
+}
+
+// CountWith adds to a queue's counter in the commit of the record that was
+// staged last: they are in the log together, or neither is. With nothing
+// staged it is Count.
+func (l *Ledger) CountWith(q *Queue, c Counter) {
+	if k := len(l.stage.batches); k > 0 && !l.stage.batches[k-1].sealed {
+		l.stage.batches[k-1].count(q, c)
+		return
+	}
+	l.Count(q.Name, c, 1)
+}
+
+func (b *batch) count(q *Queue, c Counter) {
+	if q.tallied != b.serial {
+		q.tallied, q.tally = b.serial, len(b.tallies)
+		b.tallies = append(b.tallies, tally{queue: q.Name})
+		b.tallied += tallyBytes + len(q.Name)
+	}
+	b.tallies[q.tally].counts[c]++
 }
 
 // lazy is the batch that takes one more key.
@@ -296,7 +364,7 @@ const keyBytes = 10
 func (l *Ledger) finish(e *Entry) {
 	b := l.lazy()
 	b.done = append(b.done, e)
-	b.eager = b.eager || len(b.settled)+len(b.done) >= lazyRecords
+	b.eager = b.eager || b.keys() >= lazyRecords
 }
 
 // MaxNote is the longest note, in bytes: all notes are in memory.
@@ -342,8 +410,8 @@ func (l *Ledger) counting(queue string) *counters {
 }
 
 // ForgetQueue drops an empty queue and adds its counters to those of the queue
-// "", so that the sum over all stays what it is. One that holds something when
-// the next commit is made is kept.
+// "", so that the sum over all stays what it is, unless the mesh tried out itself
+// in it. One that holds something when the next commit is made is kept.
 func (l *Ledger) ForgetQueue(name string) {
 	if q := l.queues[name]; q != nil && q.Live == 0 {
 		l.stage.forget = append(l.stage.forget, name)
@@ -356,37 +424,47 @@ func (l *Ledger) seal(b *batch) {
 		return
 	}
 	b.sealed = true
-	l.sealKeys(b, KindSettle, b.settled, b.tags)
-	l.sealKeys(b, KindDone, b.done, nil)
+	for i, s := range b.settled {
+		l.sealKeys(b, KindSettle, ends[i], s)
+	}
+	l.sealKeys(b, KindDone, 0, settled{entries: b.done})
+	for i := range b.tallies {
+		l.sealCount(b, b.tallies[i].queue, &b.tallies[i].counts)
+	}
 	l.sealCounts(b)
 }
 
-// sealCounts adds the counts. What does not fit waits for the next commit.
+func (l *Ledger) sealCount(b *batch, queue string, counts *counters) {
+	r := record{kind: kindCounts, name: queue, counts: counts}
+	b.buf = appendRecord(b.buf, &r)
+	b.records = append(b.records, staged{record: r})
+}
+
+// sealCounts adds what was counted by itself. What does not fit waits for the
+// next commit.
 func (l *Ledger) sealCounts(b *batch) {
 	limit := len(b.buf) + l.maxBatch/4
 	for name, c := range l.stage.counts {
 		if len(b.buf)+len(name)+acceptBytes+10*int(NumCounters) > limit {
 			return
 		}
-		r := record{kind: kindCounts, name: name, counts: c}
-		b.buf = appendRecord(b.buf, &r)
-		b.records = append(b.records, staged{record: r})
+		l.sealCount(b, name, c)
 		delete(l.stage.counts, name)
 	}
 	l.stage.counting = time.Time{}
 }
 
-func (l *Ledger) sealKeys(b *batch, kind Kind, entries []*Entry, tags []any) {
-	if len(entries) == 0 {
+func (l *Ledger) sealKeys(b *batch, kind Kind, how Counter, s settled) {
+	if len(s.entries) == 0 {
 		return
 	}
-	keys := make([]Key, len(entries))
-	for i, e := range entries {
+	keys := make([]Key, len(s.entries))
+	for i, e := range s.entries {
 		keys[i] = e.Key
 	}
-	r := record{kind: kind, keys: keys}
+	r := record{kind: kind, keys: keys, how: how}
 	b.buf = appendRecord(b.buf, &r)
-	b.records = append(b.records, staged{record: r, entries: entries, tags: tags})
+	b.records = append(b.records, staged{record: r, entries: s.entries, tags: s.tags})
 }
 
 // tags are those of all that is staged and not under way.
@@ -405,8 +483,10 @@ func (s *stage) tags() []any {
 				tags = append(tags, *s.dedup[*r.dedup]...)
 			}
 		}
-		for _, tag := range b.tags {
-			add(tag)
+		for i := range b.settled {
+			for _, tag := range b.settled[i].tags {
+				add(tag)
+			}
 		}
 	}
 	return tags

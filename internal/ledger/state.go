@@ -20,6 +20,7 @@ type state struct {
 	time      int64  // the newest frame's
 	entries   map[Key]*Entry
 	extras    map[Key][]byte // Meta.Extra of entries that have it
+	stories   map[Key][]byte // Meta.Story, of those not decided
 	traced    map[Key]traced // entries that have Meta.Spans
 	queues    map[string]*Queue
 	notes     map[string]*note
@@ -30,8 +31,9 @@ type state struct {
 	frames    frames
 	tables    map[*frame][]table // what each frame states, entries and publish ids apart
 	messages  int64
-	bytes     int64 // of the messages
-	weight    int64 // of everything live, about
+	bytes     int64  // of the messages
+	weight    int64  // of everything live, about
+	claimed   uint64 // the weight that the newest frame says
 
 	// While a frame is applied:
 	frame   *frame
@@ -57,6 +59,7 @@ func newState() *state {
 	return &state{
 		entries:   map[Key]*Entry{},
 		extras:    map[Key][]byte{},
+		stories:   map[Key][]byte{},
 		traced:    map[Key]traced{},
 		queues:    map[string]*Queue{},
 		notes:     map[string]*note{},
@@ -70,7 +73,7 @@ func newState() *state {
 func (s *state) begin(h *header, seq uint64) {
 	s.frame = &frame{seq: seq, first: h.first}
 	s.frames.push(s.frame)
-	s.epoch, s.time, s.seq = h.epoch, h.time, seq
+	s.epoch, s.time, s.seq, s.claimed = h.epoch, h.time, seq, h.live
 	s.ordinal, s.index = h.first, 0
 	s.dedup.expire(h.time)
 }
@@ -142,8 +145,10 @@ func (s *state) accept(r *record) {
 		s.add(e, &r.to[i].meta, len(r.to))
 		if r.origin == nil {
 			e.Queue.Counters[Published]++
-			s.counting(e.Queue)
+		} else {
+			e.Queue.Counters[Taken]++
 		}
+		s.counting(e.Queue)
 	}
 	if r.dedup != nil {
 		s.dedup.put(dedupEntry{hash: *r.dedup, id: r.id, seq: s.frame.seq}, bucketOf(s.time), s.frame)
@@ -236,6 +241,9 @@ func (s *state) restate(r *record) {
 
 func (s *state) decide(r *record) {
 	s.sent(r.dest, r.number)
+	q := s.queue(r.meta.Queue)
+	q.Counters[Sent]++
+	s.counting(q)
 	if e := s.entries[r.key]; e != nil {
 		s.setMeta(e, r.meta)
 		s.placeStated(e)
@@ -247,6 +255,7 @@ func (s *state) decide(r *record) {
 func (s *state) leave(e *Entry, dest string, number uint64) {
 	sender := s.sent(dest, number)
 	e.Decided = true
+	delete(s.stories, e.Key) // nothing is added to it here any more
 	e.out = &handover{dest: sender.dest, number: number}
 }
 
@@ -297,6 +306,7 @@ func (s *state) remove(e *Entry) {
 	e.Queue.Bytes -= int64(e.Size)
 	delete(s.entries, e.Key)
 	delete(s.extras, e.Key)
+	delete(s.stories, e.Key)
 	s.untrace(e)
 	s.messages--
 	s.weight -= weightEntry
@@ -395,15 +405,23 @@ func (s *state) setMeta(e *Entry, m *Meta) {
 	if m.bare() {
 		e.flags |= bare
 	}
-	if len(m.Extra) > 0 {
-		s.extras[e.Key] = bytes.Clone(m.Extra)
-	} else if len(s.extras) > 0 {
-		delete(s.extras, e.Key)
+	setRare(s.extras, e.Key, m.Extra)
+	if !e.Decided {
+		setRare(s.stories, e.Key, m.Story)
 	}
 	s.untrace(e)
 	if m.Spans != "" {
 		s.traced[e.Key] = traced{spans: m.Spans, lastFailure: m.LastFailure}
 		s.weight += weightTraced + int64(len(m.Spans))
+	}
+}
+
+// setRare sets what few entries have.
+func setRare(of map[Key][]byte, k Key, value []byte) {
+	if len(value) > 0 {
+		of[k] = bytes.Clone(value)
+	} else if len(of) > 0 {
+		delete(of, k)
 	}
 }
 

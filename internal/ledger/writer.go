@@ -3,6 +3,8 @@ package ledger
 import (
 	"errors"
 	"time"
+
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // flight is the commit under way.
@@ -93,8 +95,7 @@ func (l *Ledger) commit(now time.Time) {
 	if len(s.batches) > 0 {
 		f.batch = s.batches[0]
 	} else if !s.counting.IsZero() {
-		f.batch = newBatch()
-		s.batches = append(s.batches, f.batch)
+		f.batch = s.begin()
 	}
 	size := 0
 	if f.batch != nil {
@@ -125,6 +126,9 @@ func (l *Ledger) head(space int) *headWriter {
 	for _, name := range l.stage.forget {
 		if q := l.queues[name]; q != nil && q.Live == 0 {
 			counts := counters(q.Counters)
+			if scope.OfDiagnosis(name) {
+				counts = counters{} // nobody's
+			}
 			w.add(record{kind: kindForget, name: name, counts: &counts})
 		}
 	}

@@ -157,6 +157,40 @@ func isRejection(err error) bool {
 	return ok
 }
 
+// RetryAfter says that the delivery failed and the message is not to be tried
+// again before d has passed, nor before the delay that its subscription's
+// Backoff gives it. No more than the longest such delay is waited: an hour, or a
+// longer Backoff.
+func RetryAfter(err error, d time.Duration) error { return &postponement{err, d} }
+
+type postponement struct {
+	err   error
+	after time.Duration
+}
+
+func (p *postponement) Error() string {
+	if p.err == nil {
+		return "not now"
+	}
+	return p.err.Error()
+}
+
+func (p *postponement) Unwrap() error { return p.err }
+
+// ending is how a delivery ended.
+type ending struct {
+	outcome protocol.Outcome
+	text    string
+	after   time.Duration // at least, before the next attempt
+}
+
+func handedBack(text string) ending { return ending{outcome: protocol.Cancelled, text: text} }
+
+func isInactive(err error) bool {
+	_, ok := errors.AsType[inactiveError](err)
+	return ok
+}
+
 // errShutdown is why a handler's context is cancelled at shutdown.
 var errShutdown = errors.New("the worker is shutting down")
 
@@ -170,19 +204,24 @@ func (e overdueError) Error() string {
 func (overdueError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // outcomeOf is what a handler's error says, with the error's text.
-func outcomeOf(ctx context.Context, err error) (protocol.Outcome, string) {
+func outcomeOf(ctx context.Context, err error) ending {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
-		return protocol.Acknowledged, ""
+		return ending{outcome: protocol.Acknowledged}
+	case isInactive(err):
+		return handedBack(errorText(err.Error()))
 	case isRejection(err):
-		return protocol.Rejected, errorText(err.Error())
+		return ending{outcome: protocol.Rejected, text: errorText(err.Error())}
 	case errors.Is(cause, errShutdown) && (errors.Is(err, context.Canceled) || errors.Is(err, errShutdown)):
-		return protocol.Cancelled, errorText(err.Error())
+		return handedBack(errorText(err.Error()))
 	case errors.Is(cause, context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded):
-		return protocol.Failed, errorText(err.Error() + ": " + cause.Error())
-	default:
-		return protocol.Failed, errorText(err.Error())
+		return ending{outcome: protocol.Failed, text: errorText(err.Error() + ": " + cause.Error())}
 	}
+	end := ending{outcome: protocol.Failed, text: errorText(err.Error())}
+	if p, ok := errors.AsType[*postponement](err); ok {
+		end.after = p.after
+	}
+	return end
 }
 
 // errorText cuts a text to what the mesh keeps, at a rune, and makes it valid.

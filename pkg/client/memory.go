@@ -41,14 +41,22 @@ type owner struct {
 
 // job is a delivery that runs, or how it ended, which does not change any more.
 type job struct {
-	key     string // the subject its outcome is published on
-	lane    string
-	worker  *Worker // who runs it; nil once it has ended
-	outcome protocol.Outcome
-	text    string
-	at      time.Time
-	number  uint64 // of its ending: 1, 2, …
-	next    *job   // that ended after it
+	key    string // the subject its outcome is published on
+	lane   string
+	worker *Worker // who runs it; nil once it has ended
+	ending
+	at     time.Time
+	number uint64 // of its ending: 1, 2, …
+	next   *job   // that ended after it
+}
+
+// afterMs is the pause before the next attempt, rounded up.
+func (j *job) afterMs() int64 {
+	ms := j.after.Milliseconds()
+	if j.after%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
 }
 
 func newMemory() *memory {
@@ -96,7 +104,7 @@ func (m *memory) takesFrames(lane string) bool {
 }
 
 // finish notes a running delivery's outcome; false if it has one already.
-func (m *memory) finish(j *job, outcome protocol.Outcome, text string) bool {
+func (m *memory) finish(j *job, end ending) bool {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +113,7 @@ func (m *memory) finish(j *job, outcome protocol.Outcome, text string) bool {
 	}
 	m.running--
 	m.count++
-	j.worker, j.outcome, j.text, j.at, j.number = nil, outcome, text, now, m.count
+	j.worker, j.ending, j.at, j.number = nil, end, now, m.count
 	m.remember(j)
 	return true
 }
@@ -213,7 +221,7 @@ func (m *memory) claims(lane string, limit int) protocol.Claims {
 	for i := len(finished) - 1; i >= 0 && limit > 0; i-- {
 		j := finished[i]
 		token := j.key[len(prefix):]
-		c.Finished = append(c.Finished, protocol.FinishedWork{Token: token, Outcome: j.outcome, Error: j.text})
+		c.Finished = append(c.Finished, protocol.FinishedWork{Token: token, Outcome: j.outcome, Error: j.text, RetryAfterMs: j.afterMs()})
 		limit -= len(token) + 2*len(j.text) + 64
 	}
 	return c

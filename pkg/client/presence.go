@@ -385,7 +385,7 @@ func (p *presence) declaration(one any, others int) *declaration {
 	defer p.mu.Unlock()
 	p.revision++
 	d := &declaration{workers: make(map[string]*Worker, len(p.workers)), hello: protocol.Hello{
-		WorkerID: p.id, Name: p.c.name, SDK: sdk, Revision: p.revision, Frames: true,
+		WorkerID: p.id, Name: p.c.name, Namespace: p.c.namespace, SDK: sdk, Revision: p.revision, Frames: true,
 		Outcomes: []protocol.Outcome{protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled},
 	}}
 	others = min(others, mostTogether-(len(p.workers)+len(p.functions)-len(p.fresh))-1)
@@ -505,8 +505,8 @@ func (p *presence) lost() {
 
 // settle notes how a delivery ended and tells the mesh; a delivery that has
 // ended already stays as it was.
-func (p *presence) settle(j *job, outcome protocol.Outcome, text string) {
-	if p.memory.finish(j, outcome, text) {
+func (p *presence) settle(j *job, end ending) {
+	if p.memory.finish(j, end) {
 		p.tell(j)
 	}
 }
@@ -516,17 +516,21 @@ func (p *presence) settle(j *job, outcome protocol.Outcome, text string) {
 func (p *presence) tell(j *job) {
 	if p.memory.takesFrames(j.lane) {
 		token := j.key[len(protocol.SubjectOutcome)+len(j.lane)+1:]
-		p.outbox.put(j.lane, &frame.Outcome{Token: token, Outcome: j.outcome, Text: j.text})
+		p.outbox.put(j.lane, &frame.Outcome{Token: token, Outcome: j.outcome, Text: j.text, RetryAfterMs: j.afterMs()})
 		return
 	}
 	if j.outcome == protocol.Acknowledged {
 		_ = p.c.nc.Publish(j.key, nil)
 		return
 	}
-	_ = p.c.nc.PublishMsg(&nats.Msg{
+	msg := &nats.Msg{
 		Subject: j.key, Data: []byte(j.text),
 		Header: nats.Header{protocol.HeaderOutcome: []string{string(j.outcome)}},
-	})
+	}
+	if j.after > 0 {
+		setHeader(msg, protocol.HeaderRetryAfter, strconv.FormatInt(j.afterMs(), 10))
+	}
+	_ = p.c.nc.PublishMsg(msg)
 }
 
 func (p *presence) answerClaims(msg *nats.Msg) {

@@ -199,7 +199,7 @@ func (w *Worker) begin(key, lane string, o owner) *job {
 // submit has a delivery handled, or hands it back.
 func (w *Worker) submit(d *Delivery) {
 	if w.draining.Load() || !w.pool.submit(d) {
-		w.c.presence.settle(d.job, protocol.Cancelled, errShutdown.Error())
+		w.c.presence.settle(d.job, handedBack(errShutdown.Error()))
 	}
 }
 
@@ -213,12 +213,12 @@ func (w *Worker) run(d *Delivery) {
 	ctx, cancel := d.within(extractTrace(w.parent(), d.msg))
 	defer cancel()
 	defer w.watch(d)()
-	outcome, text := protocol.Failed, "the handler ended its goroutine (runtime.Goexit)"
-	defer func() { w.c.presence.settle(d.job, outcome, text) }()
+	end := ending{outcome: protocol.Failed, text: "the handler ended its goroutine (runtime.Goexit)"}
+	defer func() { w.c.presence.settle(d.job, end) }()
 	err := guarded(func() error { return w.handler(ctx, d) })
-	outcome, text = outcomeOf(ctx, err)
-	if outcome != protocol.Acknowledged {
-		w.c.log.Debug("a delivery was not acknowledged", "message_id", d.ID, "attempt", d.Attempt, "outcome", outcome)
+	end = outcomeOf(ctx, err)
+	if end.outcome != protocol.Acknowledged {
+		w.c.log.Debug("a delivery was not acknowledged", "message_id", d.ID, "attempt", d.Attempt, "outcome", end.outcome)
 	}
 }
 
@@ -226,7 +226,7 @@ func (w *Worker) run(d *Delivery) {
 // the timeout; of an ordered queue it waits to hear that nobody runs it.
 func (w *Worker) missed(d *Delivery) {
 	if w.spec.Type == protocol.TypeFIFO {
-		w.c.presence.settle(d.job, protocol.Cancelled, "its time was up before it began")
+		w.c.presence.settle(d.job, handedBack("its time was up before it began"))
 		return
 	}
 	w.c.presence.memory.drop(d.job)
@@ -274,7 +274,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 func (w *Worker) drain(ctx context.Context) error {
 	w.drained.Do(func() {
 		for _, d := range w.pool.takeBack() {
-			w.c.presence.settle(d.job, protocol.Cancelled, errShutdown.Error())
+			w.c.presence.settle(d.job, handedBack(errShutdown.Error()))
 		}
 		w.pool.close()
 		w.drainErr = w.finish(ctx)
@@ -307,7 +307,7 @@ func (w *Worker) finish(ctx context.Context) error {
 			len(held), scope.ScopedName(w.spec.Execution, w.spec.Route))
 	}
 	for _, j := range held {
-		w.c.presence.settle(j, protocol.Cancelled, errShutdown.Error())
+		w.c.presence.settle(j, handedBack(errShutdown.Error()))
 	}
 	return protocol.Errorf(protocol.CodeTimeout, "%d handlers of %s run on although their context is cancelled; their messages were handed back",
 		len(held), w.source())

@@ -76,6 +76,9 @@ type DeadActRequest struct {
 	Queue     string `json:"queue,omitempty"`
 	Topic     string `json:"topic,omitempty"`
 	All       bool   `json:"all,omitempty"`
+	// By is who asks, for people: at most 128 bytes, kept in the story of what is
+	// redriven.
+	By string `json:"by,omitempty"`
 }
 
 // DeadActReply says how many were redriven or discarded; 0 is no error.

@@ -28,6 +28,11 @@ const (
 	// one, is the whole text and wins.
 	HeaderError = "Waybill-Error"
 
+	// HeaderRetryAfter, in a reply whose Outcome is Failed, is a number of
+	// milliseconds: the message is not tried again before they have passed, or
+	// its longest delay (MaxBackoffCap, or a longer backoff_ms).
+	HeaderRetryAfter = "Waybill-Retry-After-Ms"
+
 	// HeaderDedup deduplicates a publish within its queue or topic for
 	// DedupWindow.
 	HeaderDedup = "Nats-Msg-Id"

@@ -12,8 +12,11 @@ const (
 	// MaxObserverTimeoutMs the longest.
 	DefaultObserverTimeoutMs = 30000
 	MaxObserverTimeoutMs     = DefaultTimeoutMs
-	MaxConcurrency           = 65536
-	MaxMaxRetries            = 1000000
+	// DefaultObserverGraceMs and DefaultSubscriberRetentionMs are of Settings.
+	DefaultObserverGraceMs       = 30000
+	DefaultSubscriberRetentionMs = 30000
+	MaxConcurrency               = 65536
+	MaxMaxRetries                = 1000000
 
 	MaxBackoffCap = time.Hour // the delay's cap, unless backoff_ms itself is larger
 	MaxVanished   = 20        // vanishings (or incompletes) before the dead letter

@@ -27,15 +27,18 @@ type QueueInfo struct {
 	Route     string `json:"route,omitempty"`
 	Topic     string `json:"topic,omitempty"` // of an observer's, a group's or a listener's queue
 	// DetachedAt is since when nobody takes the messages of an observer's or a
-	// group's queue, which receives its topic all the same.
-	DetachedAt time.Time `json:"detached_at,omitzero"`
-	Ready      int64     `json:"ready"`     // stored and in no worker's hands
-	InFlight   int64     `json:"in_flight"` // in a worker's hands
-	Waiting    int64     `json:"waiting"`   // for their next attempt
-	Dead       int64     `json:"dead"`
-	Moving     int64     `json:"moving"` // decided, on their way to another service
-	Bytes      int64     `json:"bytes"`
-	Consumers  int       `json:"consumers"`
+	// group's queue. Receiving says whether it receives its topic; if nobody comes
+	// back it does until ReceivesUntil.
+	DetachedAt    time.Time `json:"detached_at,omitzero"`
+	Receiving     bool      `json:"receiving,omitempty"`
+	ReceivesUntil time.Time `json:"receives_until,omitzero"`
+	Ready         int64     `json:"ready"`     // stored and in no worker's hands
+	InFlight      int64     `json:"in_flight"` // in a worker's hands
+	Waiting       int64     `json:"waiting"`   // for their next attempt
+	Dead          int64     `json:"dead"`
+	Moving        int64     `json:"moving"` // decided, on their way to another service
+	Bytes         int64     `json:"bytes"`
+	Consumers     int       `json:"consumers"`
 	// Type is that of the queue's newest subscription; empty for TypeConcurrent.
 	Type QueueType `json:"type,omitempty"`
 	// Groups are the groups of a FIFO queue that hold something, HeldGroups those
@@ -67,6 +70,10 @@ const (
 	CountLost         = "lost"       // a settlement that could not be recorded
 	CountVanished     = "vanished"
 	CountRefused      = "refused"
+	CountHandedBack   = "handed_back" // deliveries that a worker which shut down gave back
+	CountTaken        = "taken"       // messages accepted from another ledger
+	CountSent         = "sent"        // messages decided to go to another ledger
+	CountWrittenOff   = "written_off" // messages an operator gave up with a damaged part of the log
 )
 
 // Stats is one instance's answer on SubjectStats.

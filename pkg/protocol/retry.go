@@ -18,9 +18,14 @@ type DecideItem struct {
 	Incomplete uint32  `json:"incomplete,omitempty"` // before this one
 	MaxRetries int     `json:"max_retries"`
 	BackoffMs  int64   `json:"backoff_ms"`
+	// BackoffType is empty for BackoffExponential, which is what an unknown one
+	// counts as.
+	BackoffType BackoffType `json:"backoff_type,omitempty"`
 	// FIFO says that the message may not be overtaken: it is held in its place
 	// instead of waiting elsewhere.
 	FIFO bool `json:"fifo,omitempty"`
+	// RetryAfterMs is how long the worker asks to wait at least (HeaderRetryAfter).
+	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
 }
 
 // DecideReply answers DecideRequest.

@@ -64,6 +64,9 @@ const (
 	SubjectFunctions    = Prefix + "registry.functions"     // FunctionsRequest → FunctionsPage
 	SubjectPolicy       = Prefix + "registry.policy"        // PolicyRequest → Policy
 
+	SubjectSettings       = Prefix + "registry.settings"        // Empty → Settings
+	SubjectSettingsChange = Prefix + "registry.settings.change" // SettingsChange → Settings
+
 	SubjectExecutions      = Prefix + "registry.executions"       // ExecutionsRequest → ExecutionsPage, the closed ones
 	SubjectExecutionClose  = Prefix + "registry.execution.close"  // ExecutionCloseRequest → Execution
 	SubjectExecutionReopen = Prefix + "registry.execution.reopen" // ExecutionReopenRequest → Empty
@@ -116,6 +119,8 @@ const (
 	SubjectEvent = Prefix + "event."
 	// SubjectWorkerChanged carries a WorkerChanged for each change.
 	SubjectWorkerChanged = SubjectEvent + "registry.worker"
+	// SubjectSettingsChanged carries the Settings after each change.
+	SubjectSettingsChanged = SubjectEvent + "registry.settings"
 	// SubjectLeases is followed by <service>; an instance of it says, with an
 	// empty message, that it has come, or that it has given ledgers free.
 	SubjectLeases = SubjectEvent + "leases."

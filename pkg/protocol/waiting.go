@@ -58,6 +58,7 @@ type WaitingActRequest struct {
 	Topic     string `json:"topic,omitempty"`
 	Execution string `json:"execution,omitempty"`
 	All       bool   `json:"all,omitempty"`
+	By        string `json:"by,omitempty"` // who asks, as in DeadActRequest
 }
 
 // WaitingActReply says how many were released or cancelled; 0 is no error.

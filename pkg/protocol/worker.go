@@ -64,7 +64,8 @@ type SubscriptionSpec struct {
 	// and its messages wait. Its namespace is by default the worker's.
 	Target *FunctionSpec `json:"target,omitempty"`
 	// Filters say which messages an observer wants: the others are acknowledged
-	// unseen. QueueConfig tunes its queue.
+	// unseen (pkg/filter). QueueConfig tunes its queue; MaxRetries, BackoffMs and
+	// the other fields that say the same beat it.
 	Filters     json.RawMessage `json:"filters,omitempty"`
 	QueueConfig json.RawMessage `json:"queue_config,omitempty"`
 	// FunctionID and Args are another way to observe a topic: FunctionOnMessage,
@@ -164,6 +165,8 @@ type FinishedWork struct {
 	Token   string  `json:"token"`
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
+	// RetryAfterMs is HeaderRetryAfter.
+	RetryAfterMs int64 `json:"retry_after_ms,omitempty"`
 }
 
 // Worker is the registry's record of a worker.
@@ -210,11 +213,15 @@ type Subscription struct {
 	MaxRetries  int             `json:"max_retries"`
 	BackoffMs   int64           `json:"backoff_ms"`
 	TimeoutMs   int64           `json:"timeout_ms"`
+	// TimeoutDefault: TimeoutMs is the setting activation_timeout_ms as it was at
+	// registration, and follows it.
+	TimeoutDefault bool `json:"timeout_default,omitempty"`
 	// Type is empty for TypeConcurrent, OnDeadLetter for DeadLetterContinue.
 	Type         QueueType    `json:"type,omitempty"`
 	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
 	MaxPriority  uint8        `json:"max_priority,omitempty"`
 	Draining     bool         `json:"draining,omitempty"`
+	Tuning
 	// Since is when it was registered, or its policy last changed.
 	Since time.Time `json:"since"`
 }
@@ -223,6 +230,8 @@ type Subscription struct {
 // is the whole record after it.
 type WorkerChanged struct {
 	Worker Worker `json:"worker"`
+	// Settings as the registry knows them.
+	Settings *Settings `json:"settings,omitempty"`
 }
 
 // WorkersRequest reads worker records in order of id, after After, at most
@@ -234,8 +243,9 @@ type WorkersRequest struct {
 
 // WorkersPage answers WorkersRequest.
 type WorkersPage struct {
-	Workers []Worker `json:"workers"`
-	More    bool     `json:"more,omitempty"`
+	Workers  []Worker  `json:"workers"`
+	More     bool      `json:"more,omitempty"`
+	Settings *Settings `json:"settings,omitempty"`
 }
 
 // SubscriptionsRequest lists subscriptions, optionally of one execution, in
@@ -274,6 +284,7 @@ type Policy struct {
 	Type         QueueType    `json:"type,omitempty"`
 	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`
 	MaxPriority  uint8        `json:"max_priority,omitempty"`
+	Tuning
 }
 
 // FunctionsRequest lists functions, optionally of one namespace.

@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -26,7 +27,7 @@ func (d *drawer) act(s books.Step, answer func(books.StepDone)) {
 		answer(done)
 	})
 	for _, l := range letters {
-		b.Stage(d.decide(l, s.Action, b))
+		b.Stage(d.decide(l, s, b))
 	}
 	b.Staged()
 }
@@ -58,15 +59,20 @@ func (d *drawer) pick(s books.Step) (letters []*letter, refused int64, more bool
 }
 
 // decide stages the end of a letter here.
-func (d *drawer) decide(l *letter, what string, b *books.Batch) bool {
-	e, queue := l.entry, l.entry.Queue.Name
+func (d *drawer) decide(l *letter, s books.Step, b *books.Batch) bool {
+	e := l.entry
 	d.remove(l)
-	if what == discard {
+	if s.Action == discard {
 		return d.discard(e, b)
 	}
 	d.leaving[e.ID]++
-	d.ledger.Count(queue, ledger.Redriven, 1)
-	return d.ledger.Decide(e, d.lanes.Of(queue), again(e), b)
+	meta := again(e)
+	meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: s.By})
+	staged := d.ledger.Decide(e, d.lanes.Of(e.Queue.Name), meta, b)
+	if staged {
+		d.ledger.CountWith(e.Queue, ledger.Redriven)
+	}
+	return staged
 }
 
 // again is a message that starts over: a whole new budget, and no failure.
@@ -84,7 +90,7 @@ func actOn(ctx context.Context, book *books.Book[*drawer], s books.Step) (books.
 // act redrives or discards for a caller, in every ledger.
 func (s *Service) act(ctx context.Context, what string, q protocol.DeadActRequest) (protocol.DeadActReply, error) {
 	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, All: q.All}
-	first, known, err := target.Step(what, stepSize)
+	first, known, err := target.Step(what, q.By, stepSize)
 	if err != nil || !known {
 		return protocol.DeadActReply{}, err
 	}

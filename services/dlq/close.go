@@ -37,10 +37,9 @@ func (d *drawer) Forget(string) bool { return true }
 
 // discard ends a letter for good.
 func (d *drawer) discard(e *ledger.Entry, tag any) bool {
-	if !d.ledger.Settle(e, tag) {
+	if !d.ledger.Settle(e, ledger.Discarded, tag) {
 		return false
 	}
 	d.leaving[e.ID]++
-	d.ledger.Count(e.Queue.Name, ledger.Discarded, 1)
 	return true
 }

@@ -32,6 +32,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).deadLetters,
 	(*Service).waiting,
 	(*Service).health,
+	(*Service).diagnostic,
 }
 
 // addAPI adds every operation to mux, and what describes them: /openapi.json,

@@ -52,6 +52,8 @@ type Service struct {
 	mesh    *mesh.Service
 	address string
 
+	diagnoses chan struct{} // holds a token of each diagnosis under way
+
 	stop mesh.Lifecycle
 	done chan struct{}
 	once sync.Once
@@ -80,7 +82,7 @@ func New(o Options) (*Service, error) {
 	if err := bind.Check("HTTP", host); err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: log, done: make(chan struct{})}, nil
+	return &Service{o: o, log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses)}, nil
 }
 
 // Start connects and listens. It fails with UNAVAILABLE if NATS cannot be
@@ -122,18 +124,22 @@ func (s *Service) start(ctx context.Context) (err error) {
 	return s.mesh.Flush(ctx)
 }
 
-// join connects as any program of the mesh's users does.
+// join connects for publishing.
 func (s *Service) join(ctx context.Context) (err error) {
+	if s.client, err = s.connectClient(ctx); err == nil {
+		s.stop.Add("client", s.client.Close)
+	}
+	return err
+}
+
+// connectClient connects as any program of the mesh's users does.
+func (s *Service) connectClient(ctx context.Context) (*client.Client, error) {
 	o := s.o.Mesh
 	opts := o.Options
 	if o.InProcess != nil {
 		opts = append(slices.Clip(opts), nats.InProcessServer(o.InProcess))
 	}
-	s.client, err = client.Connect(ctx, cmp.Or(o.URL, nats.DefaultURL), client.Name(o.Name), client.Logger(s.log), client.NATS(slices.Clone(opts)...))
-	if err == nil {
-		s.stop.Add("client", s.client.Close)
-	}
-	return err
+	return client.Connect(ctx, cmp.Or(o.URL, nats.DefaultURL), client.Name(o.Name), client.Logger(s.log), client.NATS(slices.Clone(opts)...))
 }
 
 // listen takes the address and serves it in a goroutine that Stop waits for.

@@ -129,12 +129,16 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 	if err := source(spec); err != nil {
 		return protocol.Subscription{}, err
 	}
+	tuning, err := tune(spec)
+	if err != nil {
+		return protocol.Subscription{}, err
+	}
 	id := subscriptionID(h.WorkerID, spec.Ref)
 	sub := protocol.Subscription{
 		ID: id, Ref: spec.Ref, Worker: h.WorkerID, Kind: cmp.Or(spec.Kind, protocol.KindWork), Execution: spec.Execution,
 		Deliver:     deliverSubject(h, id),
 		Concurrency: protocol.DefaultConcurrency,
-		Draining:    spec.Draining,
+		Draining:    spec.Draining, Tuning: tuning,
 	}
 	if spec.Concurrency != nil {
 		sub.Concurrency = *spec.Concurrency
@@ -150,6 +154,7 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 	sub.MaxRetries = cmp.Or(spec.MaxRetries, policy.MaxRetries)
 	sub.BackoffMs = cmp.Or(spec.BackoffMs, policy.BackoffMs)
 	sub.TimeoutMs = cmp.Or(spec.TimeoutMs, policy.TimeoutMs)
+	sub.TimeoutDefault = sub.Kind == protocol.KindObserve && spec.TimeoutMs == 0
 	name := cmp.Or(spec.Name, sub.Route, sub.Topic)
 	sub.Name = name
 	if sub.Execution != "" {
@@ -164,7 +169,7 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 	if err := observe(spec, &sub, h); err != nil {
 		return sub, err
 	}
-	err := checkNumbers(&sub)
+	err = checkNumbers(&sub)
 	return sub, err
 }
 
@@ -248,9 +253,13 @@ func checkNumbers(sub *protocol.Subscription) error {
 }
 
 func policyOf(sub *protocol.Subscription) protocol.Policy {
+	timeout := sub.TimeoutMs
+	if sub.TimeoutDefault { // the mesh's setting, and no wish of the subscription
+		timeout = protocol.DefaultObserverTimeoutMs
+	}
 	return protocol.Policy{
-		MaxRetries: sub.MaxRetries, BackoffMs: sub.BackoffMs, TimeoutMs: sub.TimeoutMs,
-		Type: sub.Type, OnDeadLetter: sub.OnDeadLetter, MaxPriority: sub.MaxPriority,
+		MaxRetries: sub.MaxRetries, BackoffMs: sub.BackoffMs, TimeoutMs: timeout,
+		Type: sub.Type, OnDeadLetter: sub.OnDeadLetter, MaxPriority: sub.MaxPriority, Tuning: sub.Tuning,
 	}
 }
 

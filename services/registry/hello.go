@@ -66,19 +66,24 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 		return nil, nil, err
 	}
 	next.KVRevision = revision
-	refused, err := s.claimAll(ctx, &next.Worker)
+	settings := s.settings.get()
+	for i := range next.Subscriptions {
+		if sub := &next.Subscriptions[i]; sub.TimeoutDefault {
+			sub.TimeoutMs = settings.Observers.ActivationTimeoutMs
+		}
+	}
+	refused, err := s.claimAll(ctx, before, &next.Worker)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range next.Subscriptions {
+	err = each(ctx, next.Subscriptions, func(ctx context.Context, sub *protocol.Subscription) error {
 		// A listener's queue ends with it, and needs no policy then.
-		if sub := &next.Subscriptions[i]; sub.Since.Equal(now) && sub.Kind != protocol.KindListen {
-			if err := s.keepPolicy(ctx, sub); err != nil {
-				return nil, nil, err
-			}
+		if !sub.Since.Equal(now) || sub.Kind == protocol.KindListen {
+			return nil
 		}
-	}
-	return next, refused, nil
+		return s.keepPolicy(ctx, sub)
+	})
+	return next, refused, err
 }
 
 // keepPolicy makes the policy of a queue's newest subscription the queue's.
@@ -169,11 +174,18 @@ func (s *Service) hear(doc *workerDoc) {
 func (s *Service) announce(doc *workerDoc) {
 	s.known.apply(doc)
 	s.hear(doc)
-	body, err := json.Marshal(protocol.WorkerChanged{Worker: doc.Worker})
+	body, err := json.Marshal(s.changed(doc))
 	if err == nil {
 		err = s.nc.Publish(protocol.SubjectWorkerChanged, body)
 	}
 	if err != nil { // they read the records again by themselves
 		s.log.Warn("a worker's change could not be announced", "worker", doc.ID, "error", err)
 	}
+}
+
+// changed is what routers are told of a record. The settings go with it: what
+// happens to a worker's queues depends on those that hold when it happens.
+func (s *Service) changed(doc *workerDoc) protocol.WorkerChanged {
+	settings := s.settings.get()
+	return protocol.WorkerChanged{Worker: doc.Worker, Settings: &settings}
 }

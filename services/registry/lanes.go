@@ -74,7 +74,7 @@ func topicQueues(docs ...*workerDoc) []string {
 func (s *Service) confirmLane(ctx context.Context, lane string, doc *workerDoc) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, confirmTime)
-		_, err := mesh.Request[protocol.Empty](try, s.nc, protocol.SubjectLane+lane+".follow", protocol.WorkerChanged{Worker: doc.Worker})
+		_, err := mesh.Request[protocol.Empty](try, s.nc, protocol.SubjectLane+lane+".follow", s.changed(doc))
 		cancel()
 		switch code := protocol.CodeOf(err); {
 		case err == nil:

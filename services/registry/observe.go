@@ -145,8 +145,9 @@ func observe(spec *protocol.SubscriptionSpec, sub *protocol.Subscription, h *pro
 		}
 		return nil
 	}
-	if string(spec.Filters) != "null" {
-		sub.Filters = spec.Filters
+	var err error
+	if sub.Filters, err = filters(spec, sub); err != nil {
+		return err
 	}
 	if spec.Target == nil {
 		return nil

@@ -51,8 +51,8 @@ func TestArgumentsOfOnMessage(t *testing.T) {
 	mustLanes(t, server)
 	nc := mustConnect(t, server)
 	for args, want := range map[string]protocol.Subscription{
-		`{"topic":"news"}`:                                                     {Queue: "news::observer:a", MaxRetries: 3, BackoffMs: 1000},
-		`{"queue":"news","group":null}`:                                        {Queue: "news::observer:a", MaxRetries: 3, BackoffMs: 1000},
+		`{"topic":"news"}`:              {Queue: "news::observer:a", MaxRetries: 3, BackoffMs: 1000},
+		`{"queue":"news","group":null}`: {Queue: "news::observer:a", MaxRetries: 3, BackoffMs: 1000},
 		`{"topic":"news","queue": "news","max_retries":1,"backoff_ms":50}`:     {Queue: "news::observer:a", MaxRetries: 1, BackoffMs: 50},
 		`{"topic":"/topic/news","maxRetries":7,"backoffDelayMs":9}`:            {Queue: "news::observer:a", MaxRetries: 7, BackoffMs: 9},
 		`{"topic":"news","group":"g","max_retries":2,"maxRetries":2}`:          {Queue: "news::@g", MaxRetries: 2, BackoffMs: 1000},

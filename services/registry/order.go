@@ -37,8 +37,15 @@ func order(spec *protocol.SubscriptionSpec, sub *protocol.Subscription) error {
 func orderWarnings(w *protocol.Worker) []string {
 	var warnings []string
 	for i := range w.Subscriptions {
-		if sub := &w.Subscriptions[i]; sub.Type == protocol.TypeFIFO && sub.MaxPriority > 0 {
+		sub := &w.Subscriptions[i]
+		if sub.Type == protocol.TypeFIFO && sub.MaxPriority > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s asks for max_priority %d on %s, which is ignored: a queue of the type %s keeps the order of publishing", sub.Name, sub.MaxPriority, sub.Queue, protocol.TypeFIFO))
+		}
+		if sub.Type != protocol.TypeFIFO && sub.GroupField != "" {
+			warnings = append(warnings, fmt.Sprintf("%s asks for message_group_field %q on %s, which has no effect: only a queue of the type %s has groups", sub.Name, sub.GroupField, sub.Queue, protocol.TypeFIFO))
+		}
+		if sub.VisibilityMs >= sub.TimeoutMs {
+			warnings = append(warnings, fmt.Sprintf("%s asks for a visibilityTimeout of %d ms on %s, which has no effect: a delivery has %d ms anyway", sub.Name, sub.VisibilityMs, sub.Queue, sub.TimeoutMs))
 		}
 	}
 	return warnings
@@ -56,5 +63,5 @@ func sayOrder(p protocol.Policy) string {
 	if p.MaxPriority > 0 {
 		text += fmt.Sprintf(", max_priority %d", p.MaxPriority)
 	}
-	return text
+	return text + sayTuning(p.Tuning)
 }

@@ -852,8 +852,8 @@ func TestAnObserverIDBelongsToOneWorker(t *testing.T) {
 	}
 	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w21"})
 	other.Revision = 3
-	if r := hello(t, nc, other); len(r.Subscriptions) != 1 {
-		t.Errorf("after a goodbye: %+v", r)
+	if r := hello(t, nc, other); len(r.Refused) != 1 || !strings.Contains(r.Refused[0].Error.Message, "until") {
+		t.Errorf("another program has what was left behind: %+v", r)
 	}
 }
 

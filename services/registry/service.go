@@ -43,6 +43,8 @@ type Options struct {
 	// Tombstone is how long an execution that was closed and is empty refuses
 	// publishes; default protocol.TombstoneTime.
 	Tombstone time.Duration
+	// Settings are changed at Start: what is not named stays as it is stored.
+	Settings protocol.SettingsChange
 }
 
 func (o Options) keepalive() time.Duration { return o.Silence / 3 }
@@ -58,7 +60,8 @@ type Service struct {
 	known *directory
 	alive *presence
 	// closed executions
-	closed executions
+	closed   executions
+	settings settings
 	// watching: what is known follows the bucket
 	watching atomic.Bool
 
@@ -90,6 +93,10 @@ func New(o Options) (*Service, error) {
 	s.known = newDirectory()
 	s.closed = executions{docs: map[string]*executionDoc{}, told: map[string]int{}}
 	s.alive = newPresence(o.Silence)
+	s.settings.current = protocol.DefaultSettings()
+	if _, err := o.Settings.Apply(s.settings.current); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -109,6 +116,9 @@ func (s *Service) start(ctx context.Context) (err error) {
 	}
 	s.stop.Add("connection", func(context.Context) error { s.nc.Close(); return nil })
 	if s.store, err = openStore(ctx, s.nc, s.o.Replicas); err != nil {
+		return err
+	}
+	if err := s.beginSettings(ctx); err != nil {
 		return err
 	}
 	if err := s.follow(ctx); err != nil {
@@ -142,6 +152,7 @@ func (s *Service) follow(ctx context.Context) error {
 	s.working.Go(func() { s.watch(s.ctx, sync.OnceFunc(func() { close(read) })) })
 	s.working.Go(func() { s.expire(s.ctx) })
 	s.working.Go(func() { s.watchExecutions(s.ctx) })
+	s.working.Go(func() { s.watchSettings(s.ctx) })
 	s.working.Go(func() { s.buryAll(s.ctx) })
 	select {
 	case <-read:
@@ -161,6 +172,8 @@ func (s *Service) serve() error {
 		mesh.Endpoint(s.mesh, "subscriptions", protocol.SubjectSubscription, s.subscriptions),
 		mesh.Endpoint(s.mesh, "functions", protocol.SubjectFunctions, s.functions),
 		mesh.Endpoint(s.mesh, "policy", protocol.SubjectPolicy, s.policy),
+		mesh.Endpoint(s.mesh, "settings", protocol.SubjectSettings, s.readSettings),
+		mesh.Endpoint(s.mesh, "settings-change", protocol.SubjectSettingsChange, s.changeSettings),
 		mesh.Endpoint(s.mesh, "executions", protocol.SubjectExecutions, s.executionsPage),
 		mesh.Endpoint(s.mesh, "execution-close", protocol.SubjectExecutionClose, s.closeExecution),
 		mesh.Endpoint(s.mesh, "execution-reopen", protocol.SubjectExecutionReopen, s.reopenExecution),

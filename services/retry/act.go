@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -47,7 +48,7 @@ func (s *shelf) act(step books.Step, answer func(books.StepDone)) {
 	b := books.NewBatch(step, more, answer)
 	for _, e := range taken {
 		if step.Action == now {
-			b.Stage(s.release(e, b))
+			b.Stage(s.hurry(e, step.By, b))
 			continue
 		}
 		b.Stage(s.discard(e, b))
@@ -55,13 +56,16 @@ func (s *shelf) act(step books.Step, answer func(books.StepDone)) {
 	b.Staged()
 }
 
+// hurry lets a message go for somebody.
+func (s *shelf) hurry(e *ledger.Entry, by string, tag any) bool {
+	meta := s.ledger.Meta(e)
+	meta.Tell(ledger.Event{Kind: ledger.Released, At: time.Now().UnixNano(), Generation: e.Generation, Attempt: e.Attempt, By: by})
+	return s.send(e, meta, tag)
+}
+
 // discard ends a message that was cancelled.
 func (s *shelf) discard(e *ledger.Entry, tag any) bool {
-	if !s.ledger.Settle(e, tag) {
-		return false
-	}
-	s.ledger.Count(e.Queue.Name, ledger.Discarded, 1)
-	return true
+	return s.ledger.Settle(e, ledger.Discarded, tag)
 }
 
 // takeOff takes the messages of a step off the shelf.
@@ -95,7 +99,7 @@ func within(name, queue, topic, execution string) bool {
 // act releases or cancels for a caller, in every ledger.
 func (s *Service) act(ctx context.Context, what string, q protocol.WaitingActRequest) (protocol.WaitingActReply, error) {
 	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, Execution: q.Execution, All: q.All}
-	first, known, err := target.Step(what, stepSize)
+	first, known, err := target.Step(what, q.By, stepSize)
 	if err != nil || !known {
 		return protocol.WaitingActReply{}, err
 	}

@@ -115,15 +115,15 @@ func (s *shelf) Committed(c *ledger.Commit) {
 
 // Tick sends what is due, reads ahead, and says when to look again.
 func (s *shelf) Tick(now time.Time) time.Time {
-	next := s.send(now)
+	next := s.sendDue(now)
 	if end := s.closed.Tick(now); next.IsZero() || !end.IsZero() && end.Before(next) {
 		return end
 	}
 	return next
 }
 
-// send sends what is due, and says when something will be.
-func (s *shelf) send(now time.Time) time.Time {
+// sendDue sends what is due, and says when something will be.
+func (s *shelf) sendDue(now time.Time) time.Time {
 	if !s.lanes.Known() {
 		return time.Time{} // the host wakes its ledgers when it learns them
 	}
@@ -154,7 +154,10 @@ func (s *shelf) takeDue(now int64) *ledger.Entry {
 // release decides that a message goes to its lane, where it is ready at once.
 // false: it has left already.
 func (s *shelf) release(e *ledger.Entry, tag any) bool {
-	meta := s.ledger.Meta(e)
+	return s.send(e, s.ledger.Meta(e), tag)
+}
+
+func (s *shelf) send(e *ledger.Entry, meta ledger.Meta, tag any) bool {
 	meta.Due = 0
 	return s.ledger.Decide(e, s.lanes.Of(e.Queue.Name), meta, tag)
 }

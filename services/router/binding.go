@@ -2,6 +2,7 @@ package router
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 
@@ -19,6 +20,11 @@ type binding struct {
 	// DetachedAt is since when nobody takes the queue's messages; zero: somebody
 	// does.
 	DetachedAt time.Time `json:"detached_at,omitzero"`
+	// Until is how long the queue goes on receiving its topic then. Notes of
+	// before there was an end to it have none.
+	Until time.Time `json:"until,omitzero"`
+	// Ended: the queue keeps what it holds, and receives nothing any more.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // bindingNote is followed by the queue's name.
@@ -35,6 +41,11 @@ type bindings struct {
 	// enough ago for a worker to come back, nobody will.
 	missing map[*queue]struct{}
 	since   int64
+
+	// retained are those that receive their topics although nobody takes their
+	// messages, the first of them until retainedUntil (ns since the epoch).
+	retained      map[*queue]struct{}
+	retainedUntil int64
 
 	leaving []leaving
 
@@ -62,6 +73,7 @@ type waiter struct {
 func (l *lane) openBindings() {
 	b := &l.bindings
 	b.missing, b.since = make(map[*queue]struct{}), l.now
+	b.retained = make(map[*queue]struct{})
 	for key, value := range l.ledger.Notes() {
 		name, found := strings.CutPrefix(key, bindingNote)
 		if !found {
@@ -72,9 +84,14 @@ func (l *lane) openBindings() {
 		if err := json.Unmarshal(value, q.bound); err != nil {
 			l.s.log.Warn("a note about a topic's queue cannot be read; the queue stays bound", "queue", name, "error", err)
 		}
+		if q.bound.Ended {
+			continue
+		}
 		l.join(q)
 		if q.bound.DetachedAt.IsZero() {
 			b.missing[q] = struct{}{}
+		} else {
+			b.retain(q)
 		}
 	}
 	for at := range l.ledger.Queues() {
@@ -92,12 +109,13 @@ func (l *lane) attended(q *queue) {
 		return
 	}
 	delete(l.bindings.missing, q)
+	delete(l.bindings.retained, q)
 	switch {
-	case q.bound == nil:
+	case q.bound == nil || q.bound.Ended:
 		q.bound = &binding{BoundAt: time.Unix(0, l.wall).UTC()}
 		l.join(q)
 	case !q.bound.DetachedAt.IsZero():
-		q.bound.DetachedAt = time.Time{}
+		q.bound.DetachedAt, q.bound.Until = time.Time{}, time.Time{}
 	default:
 		return
 	}
@@ -105,15 +123,17 @@ func (l *lane) attended(q *queue) {
 }
 
 // unattended takes note that q has lost a consumer. The queue of observers
-// receives its topic all the same; a listener's ends with its listener.
+// receives its topic for a while, as the settings say at this moment; a
+// listener's ends with its listener.
 func (l *lane) unattended(q *queue) {
 	if q.bound == nil || len(q.consumers) > 0 {
 		return
 	}
 	delete(l.bindings.missing, q)
 	if q.kind != scope.KindListener {
-		q.bound.DetachedAt = time.Unix(0, l.wall).UTC()
-		l.noteBinding(q)
+		if q.bound.DetachedAt.IsZero() {
+			l.detach(q)
+		}
 		return
 	}
 	q.bound = nil
@@ -123,6 +143,56 @@ func (l *lane) unattended(q *queue) {
 		l.drop(e)
 	}
 	l.forgetLater(q)
+}
+
+// detach begins the time in which q receives its topic without a consumer.
+func (l *lane) detach(q *queue) {
+	settings := l.s.setting()
+	q.bound.DetachedAt = time.Unix(0, l.wall).UTC()
+	q.bound.Until = q.bound.DetachedAt.Add(settings.SubscriberRetention())
+	if settings.SubscriberRetentionMs == 0 {
+		l.endRetention(q)
+		return
+	}
+	l.bindings.retain(q)
+	l.noteBinding(q)
+}
+
+// endRetention takes q out of its topic. What it holds stays.
+func (l *lane) endRetention(q *queue) {
+	delete(l.bindings.retained, q)
+	q.bound.Ended = true
+	l.part(q)
+	l.noteBinding(q)
+}
+
+// retain notes that q receives its topic for a while.
+func (b *bindings) retain(q *queue) {
+	b.retained[q] = struct{}{}
+	b.retainedUntil = min(b.retainedUntil, q.bound.Until.UnixNano()) // tick finds the first
+}
+
+// endRetentions ends those whose time is up. Who could not come back, because
+// the lane or NATS was away, has some time for it first.
+func (b *bindings) endRetentions(l *lane) {
+	if len(b.retained) == 0 || l.wall < b.retainedUntil {
+		return
+	}
+	away := max(b.since, l.s.presence.awayUntil())
+	if !l.s.directory.readSince(away) {
+		return
+	}
+	settings := l.s.setting()
+	back := l.wall - (l.now - away) + int64(min(settings.SubscriberRetention(), settings.ObserverGrace()))
+	b.retainedUntil = math.MaxInt64
+	for q := range b.retained {
+		until := max(q.bound.Until.UnixNano(), back)
+		if until > l.wall {
+			b.retainedUntil = min(b.retainedUntil, until)
+			continue
+		}
+		l.endRetention(q)
+	}
 }
 
 func (l *lane) noteBinding(q *queue) {
@@ -148,6 +218,7 @@ func (b *bindings) tick(l *lane) {
 			l.unattended(q)
 		}
 	}
+	b.endRetentions(l)
 	kept := b.leaving[:0]
 	for _, x := range b.leaving {
 		if !l.forget(x) {
@@ -162,6 +233,13 @@ func (b *bindings) next(l *lane) int64 {
 	next := l.now + int64(idle)
 	if len(b.missing) > 0 {
 		next = max(b.since+probeSilence, l.now+int64(time.Second))
+	}
+	if len(b.retained) > 0 {
+		wait := b.retainedUntil - l.wall
+		if wait <= 0 { // it is up, and the registry has not been read since
+			wait = int64(100 * time.Millisecond)
+		}
+		next = min(next, l.now+wait)
 	}
 	for _, x := range b.leaving {
 		next = min(next, max(x.at, l.now+int64(time.Second)))

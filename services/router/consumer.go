@@ -55,15 +55,23 @@ func newConsumer(q *queue, w *worker, since time.Time, s protocol.Subscription) 
 
 // update takes a new registration over.
 func (c *consumer) update(since time.Time, s protocol.Subscription) {
-	ms := s.TimeoutMs
+	c.Subscription, c.since = s, since
+	c.limitTime()
+	c.retries = uint32(min(c.policy().maxRetries, math.MaxUint32))
+	c.retriesText = strconv.FormatUint(uint64(c.retries), 10)
+}
+
+// limitTime sets how long its next deliveries may take.
+func (c *consumer) limitTime() {
+	ms := c.TimeoutMs
+	if c.TimeoutDefault {
+		ms = c.q.lane.s.setting().Observers.ActivationTimeoutMs
+	}
 	if ms <= 0 {
 		ms = protocol.DefaultTimeoutMs
 	}
-	c.Subscription, c.since = s, since
 	c.timeout = min(ms, math.MaxInt64/int64(time.Millisecond)) * int64(time.Millisecond)
 	c.timeoutText = strconv.FormatInt(ms, 10)
-	c.retries = uint32(min(c.policy().maxRetries, math.MaxUint32))
-	c.retriesText = strconv.FormatUint(uint64(c.retries), 10)
 }
 
 // policy is how failures of its deliveries are answered.

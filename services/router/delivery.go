@@ -23,6 +23,8 @@ type delivery struct {
 	outcome protocol.Outcome
 	text    string
 	at      int64 // ns since the epoch
+	took    int64 // ns; of one that began under another owner, since this one heard of it
+	afterMs int64 // as in conclusion
 }
 
 type stage uint8

@@ -102,6 +102,7 @@ func (d *directory) refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		d.s.set(page.Settings)
 		for _, w := range page.Workers {
 			there[w.ID] = true
 			after = w.ID
@@ -157,6 +158,7 @@ func (d *directory) changed(m *nats.Msg) {
 		d.s.log.Warn("an event of the registry cannot be read", "error", err)
 		return
 	}
+	d.s.set(e.Settings)
 	d.apply(e.Worker)
 }
 

@@ -46,7 +46,7 @@ func (q *queue) behind(e *broker.Entry) []*broker.Entry {
 func (l *lane) divert(q *queue, e *broker.Entry, meta broker.Meta) bool {
 	behind := q.behind(e)
 	if len(behind) == 0 {
-		return q.store.DeadLetter(e, meta)
+		return l.giveUp(e, meta)
 	}
 	note := diversion{letter: e.Key}
 	for _, x := range behind {
@@ -55,15 +55,10 @@ func (l *lane) divert(q *queue, e *broker.Entry, meta broker.Meta) bool {
 	key := divertKey(q, e.Group)
 	if err := l.ledger.PutNote(key, note.encode(), nil); err != nil {
 		l.s.log.Error("what follows a dead letter is not diverted", "queue", q.name, "error", err)
-		return q.store.DeadLetter(e, meta)
+		return l.giveUp(e, meta)
 	}
-	done := q.store.DeadLetter(e, meta)
+	done := l.giveUp(e, meta)
 	if done {
-		// Counted with the letter's record: the counts of a turn are in its first
-		// commit, and who ends a diversion does not count again.
-		for range behind {
-			l.count(q, ledger.DeadLettered)
-		}
 		l.followLetter(q, behind, fmt.Sprintf("%s, before it in its group, was dead-lettered: %s", e.ID, meta.Reason))
 	}
 	l.diverted(key)
@@ -80,7 +75,8 @@ func (l *lane) followLetter(q *queue, entries []*broker.Entry, why string) {
 		if meta.FirstFailure == 0 {
 			meta.FirstFailure = l.wall
 		}
-		if !q.store.DeadLetter(e, meta) {
+		meta.Tell(ledger.Event{Kind: ledger.FollowedIt, At: l.wall, Generation: e.Generation, Attempt: e.Attempt, Error: why})
+		if !l.giveUp(e, meta) {
 			l.s.log.Error("what follows a dead letter could not follow it", "queue", q.name, "message", e.ID)
 		}
 	}

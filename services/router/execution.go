@@ -42,8 +42,7 @@ func (l *lane) drop(e *broker.Entry) {
 	}
 	q := l.queueOf(e)
 	delete(l.handedBack, e.Key)
-	l.count(q, ledger.Discarded)
-	l.settle(e, q)
+	l.settle(e, q, ledger.Discarded)
 }
 
 // Known are the queues that the lane keeps something of: those with consumers

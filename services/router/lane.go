@@ -285,6 +285,10 @@ func (l *lane) count(q *queue, c ledger.Counter) {
 	q.counts[c]++
 }
 
+// countWith counts for the queue of an entry about which a record was staged
+// just now: a restart has both or neither.
+func (l *lane) countWith(e *broker.Entry, c ledger.Counter) { l.ledger.CountWith(e.Queue, c) }
+
 func (l *lane) flushCounts() {
 	for _, q := range l.counted {
 		l.ledger.CountAll(q.name, (*[ledger.NumCounters]uint64)(q.counts))

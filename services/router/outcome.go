@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -33,8 +34,7 @@ func (o *outcome) apply(l *lane) {
 	case len(m.Header[protocol.HeaderStatus]) > 0:
 		l.bounced(t)
 	default:
-		what, text := readOutcome(m)
-		l.conclude(t, what, text)
+		l.conclude(t, readOutcome(m))
 	}
 }
 
@@ -46,28 +46,47 @@ func (l *lane) concludeAll(b []byte) {
 			return
 		}
 		if t, ok := l.seal.open(o.Token); ok {
-			l.conclude(t, said(o.Outcome), errorText(o.Text))
+			l.conclude(t, conclusion{outcome: said(o.Outcome), text: errorText(o.Text), afterMs: o.RetryAfterMs})
 		}
 	}
 }
 
-// readOutcome reads a reply: its outcome, and if that is a failure its text.
-func readOutcome(m *nats.Msg) (protocol.Outcome, string) {
+// conclusion is how a worker says that a delivery ended.
+type conclusion struct {
+	outcome protocol.Outcome
+	text    string // of a failure
+	afterMs int64  // what failed is not tried again before
+}
+
+// readOutcome reads a reply.
+func readOutcome(m *nats.Msg) conclusion {
 	if len(m.Header) == 0 {
-		return protocol.Acknowledged, ""
+		return conclusion{outcome: protocol.Acknowledged}
 	}
 	what := said(protocol.Outcome(m.Header.Get(protocol.HeaderOutcome)))
 	failure := cmp.Or(m.Header.Get(protocol.HeaderServiceError), m.Header.Get(protocol.HeaderServiceErrorCode))
 	if what == "" {
 		if failure == "" {
-			return protocol.Acknowledged, ""
+			return conclusion{outcome: protocol.Acknowledged}
 		}
 		what = protocol.Failed
 	}
 	if what == protocol.Acknowledged {
-		return what, ""
+		return conclusion{outcome: what}
 	}
-	return what, errorText(cmp.Or(string(m.Data), m.Header.Get(protocol.HeaderError), failure))
+	return conclusion{
+		outcome: what, text: errorText(cmp.Or(string(m.Data), m.Header.Get(protocol.HeaderError), failure)),
+		afterMs: milliseconds(m.Header.Get(protocol.HeaderRetryAfter)),
+	}
+}
+
+// milliseconds is a header's number, 0 for what is none.
+func milliseconds(header string) int64 {
+	ms, err := strconv.ParseInt(header, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return ms
 }
 
 // maxOutcome is more than any outcome's name has: what is longer is none, of no
@@ -99,7 +118,7 @@ func errorText(s string) string {
 // conclude applies an outcome to what its token names, if that is still to be
 // decided: the first outcome of an attempt counts, later ones and those of
 // earlier attempts are superseded.
-func (l *lane) conclude(t token, what protocol.Outcome, text string) {
+func (l *lane) conclude(t token, end conclusion) {
 	e := l.ledger.Entry(t.key)
 	if e == nil || e.Decided || e.Generation != t.generation || e.Attempt != t.attempt {
 		l.superseded(e)
@@ -112,19 +131,19 @@ func (l *lane) conclude(t token, what protocol.Outcome, text string) {
 		l.late.end(l, d)
 	case e.Slot == settled, inHand && d.stage != running:
 		l.superseded(e)
-	case what == protocol.Acknowledged:
+	case end.outcome == protocol.Acknowledged:
 		// Whoever did the work, it is done: also one who was thought to have
 		// vanished.
 		l.acknowledged(e)
 	case t.turn != l.turnOf(e):
 		l.superseded(e)
 	case inHand:
-		l.ended(d, what, text)
-	case what == protocol.Cancelled || e.Slot == unreadable:
+		l.ended(d, end)
+	case end.outcome == protocol.Cancelled || e.Slot == unreadable:
 		// It is where it belongs.
 	default:
 		l.unplace(e)
-		l.judge(l.newDelivery(e, l.queueOf(e)), what, text)
+		l.judgeEnd(l.newDelivery(e, l.queueOf(e)), end)
 	}
 }
 
@@ -149,37 +168,42 @@ func (l *lane) acknowledged(e *broker.Entry) {
 		l.unplace(e)
 	}
 	delete(l.handedBack, e.Key)
-	l.count(q, ledger.Delivered)
-	l.count(q, ledger.Acknowledged)
-	l.settle(e, q)
+	l.settle(e, q, ledger.Acknowledged)
+	l.countWith(e, ledger.Delivered)
 }
 
-// settle ends e. What has to wait for that does so until it is recorded: a
+// settle ends e, and counts how. What has to wait for that does so until it is recorded: a
 // settlement that is lost must not bring back what its followers have passed.
-func (l *lane) settle(e *broker.Entry, q *queue) {
+func (l *lane) settle(e *broker.Entry, q *queue, how ledger.Counter) {
 	e.Slot = settled
 	if q.groups == nil {
-		q.store.Settle(e)
+		q.store.Settle(e, how)
 		return
 	}
 	q.take(e)
-	q.store.SettleNow(e)
+	q.store.SettleNow(e, how)
 }
 
 // ended takes the end of a delivery that was not acknowledged.
-func (l *lane) ended(d *delivery, what protocol.Outcome, text string) {
+func (l *lane) ended(d *delivery, end conclusion) {
 	d.c.worker.seen.Store(l.now)
-	if what == protocol.Cancelled {
+	if end.outcome == protocol.Cancelled {
 		// Its worker is shutting down: others first.
 		l.rest(d.c)
 		l.handedBack[d.e.Key]++
 		l.count(d.q, ledger.Delivered)
+		l.count(d.q, ledger.HandedBack)
 		l.putBack(d)
 		return
 	}
 	d.c.proven()
 	l.release(d)
-	l.judge(d, what, text)
+	l.judgeEnd(d, end)
+}
+
+func (l *lane) judgeEnd(d *delivery, end conclusion) {
+	d.afterMs = end.afterMs
+	l.judge(d, end.outcome, end.text)
 }
 
 // bounced puts a delivery back that nobody was there to take.

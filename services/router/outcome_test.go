@@ -41,9 +41,9 @@ func TestReadOutcome(t *testing.T) {
 		{"unknown", h(protocol.HeaderOutcome, "Acknowledged"), "x", "Acknowledged", "x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, text := readOutcome(&nats.Msg{Header: c.header, Data: []byte(c.body)})
-			if got != c.want || text != c.text {
-				t.Errorf("got %q %q, want %q %q", got, text, c.want, c.text)
+			end := readOutcome(&nats.Msg{Header: c.header, Data: []byte(c.body)})
+			if end.outcome != c.want || end.text != c.text {
+				t.Errorf("got %q %q, want %q %q", end.outcome, end.text, c.want, c.text)
 			}
 		})
 	}

@@ -61,6 +61,13 @@ func (p *presence) restart() {
 	clear(p.misses)
 }
 
+// awayUntil is when this router began, or began again, to hear anybody.
+func (p *presence) awayUntil() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.since
+}
+
 // look probes those that hold deliveries and gives up those that are gone.
 func (p *presence) look(now int64) {
 	if !p.s.bulk.IsConnected() {

@@ -133,26 +133,18 @@ func (q *queue) info() protocol.QueueInfo {
 		i.Type, i.Groups, i.HeldGroups, i.BlockedGroups = q.groupCounts()
 	}
 	if q.bound != nil {
-		i.DetachedAt = q.bound.DetachedAt
+		i.DetachedAt, i.Receiving = q.bound.DetachedAt, !q.bound.Ended
+		if i.Receiving {
+			i.ReceivesUntil = q.bound.Until
+		}
 	}
 	if q.ledger != nil {
 		i.Ready = max(0, q.ledger.Live-q.moving-i.InFlight)
 		i.Bytes = q.ledger.Bytes
-		i.Counters = named((*counts)(&q.ledger.Counters))
+		i.Counters = ledger.Shown(&q.ledger.Counters)
 	}
 	return i
 }
 
 // counts are numbers by counter.
 type counts [ledger.NumCounters]uint64
-
-// named are the counts that are not zero.
-func named(counts *counts) map[string]uint64 {
-	named := make(map[string]uint64)
-	for c, n := range counts {
-		if n > 0 {
-			named[ledger.Counter(c).String()] = n
-		}
-	}
-	return named
-}

@@ -135,7 +135,7 @@ func told(sum *counts) map[string]uint64 {
 	} {
 		all[c.String()] = 0
 	}
-	maps.Copy(all, named(sum))
+	maps.Copy(all, ledger.Named((*[ledger.NumCounters]uint64)(sum)))
 	return all
 }
 
@@ -148,6 +148,9 @@ type totals struct {
 func (l *lane) total() totals {
 	var t totals
 	for at := range l.ledger.Queues() {
+		if scope.OfDiagnosis(at.Name) {
+			continue
+		}
 		for c, n := range at.Counters {
 			t.counters[c] += n
 		}

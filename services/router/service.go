@@ -91,6 +91,7 @@ type Service struct {
 	ackStream  string // a publish answer up to its sequence
 	ackBroker  string // and between its message id and its listeners
 
+	settings  settings
 	directory *directory
 	presence  *presence
 	peers     peers
@@ -130,6 +131,7 @@ func New(o Options) (*Service, error) {
 		inbox: nats.NewInbox(), done: make(chan struct{}),
 	}
 	s.directory, s.presence = newDirectory(s), newPresence(s)
+	s.settings.current = protocol.DefaultSettings()
 	s.builtin = builtin.New(o.Durability, s.nextOf)
 	s.ackStream = `{"stream":"WAYBILL_` + builtin.Name + `","seq":`
 	s.ackBroker = `","broker":"` + builtin.Name + `","durability":"` + o.Durability + `","listeners":`
@@ -238,6 +240,7 @@ func (s *Service) listen(context.Context) error {
 	}{
 		{"keepalive", protocol.SubjectKeepalive + "*", s.presence.keptAlive},
 		{"workers", protocol.SubjectWorkerChanged, s.directory.changed},
+		{"settings", protocol.SubjectSettingsChanged, s.settingsChanged},
 		{"load", protocol.SubjectLoad, s.peers.heard},
 	} {
 		if _, err := s.mesh.Raw(sub.name, sub.subject, "", sub.handle); err != nil {

@@ -180,8 +180,15 @@ func (o *openLane) drain(ctx context.Context) {
 }
 
 // Stop commits what is staged and gives the lane away. Deliveries in workers'
-// hands go on: their outcomes are for whoever owns the lane then.
-func (o *openLane) Stop(ctx context.Context) error { return o.running.Stop(ctx) }
+// hands go on: their outcomes are for whoever owns the lane then. None is still
+// on its way out of here when the next owner asks the workers what they hold.
+func (o *openLane) Stop(ctx context.Context) error {
+	err := o.running.Stop(ctx)
+	if !o.s.bulk.IsConnected() {
+		return err
+	}
+	return errors.Join(err, o.s.mesh.Flush(ctx))
+}
 
 // Forward writes forward what lies below a sequence of the log.
 func (o *openLane) Forward(target uint64) { o.running.Forward(target) }

@@ -36,6 +36,7 @@ type fixture struct {
 	mu       sync.Mutex
 	revision uint64
 	workers  map[string]protocol.Worker
+	settings *protocol.Settings                          // nil: the registry says nothing of them
 	decide   func(protocol.DecideItem) protocol.Decision // nil: nobody answers
 	arrived  map[string][]ledger.Meta                    // by "retry" and "dlq"
 }
@@ -135,7 +136,7 @@ func (f *fixture) serve(subject string, h func(body []byte) any) {
 func (f *fixture) listWorkers([]byte) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	page := protocol.WorkersPage{}
+	page := protocol.WorkersPage{Settings: f.settings}
 	for _, w := range f.workers {
 		page.Workers = append(page.Workers, w)
 	}
@@ -237,6 +238,7 @@ type program struct {
 
 	mu     sync.Mutex
 	claims *protocol.Claims // nil: it does not answer
+	work   map[string]bool  // of a diligent one: tokens, and whether they are finished
 }
 
 // program registers a worker with one subscription.
@@ -275,10 +277,14 @@ func (p *program) subscribe(subject string, h nats.MsgHandler) {
 func (p *program) claim(m *nats.Msg) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.claims == nil {
+	claims := p.claims
+	if p.work != nil {
+		claims = p.claimed()
+	}
+	if claims == nil {
 		return
 	}
-	body, err := json.Marshal(p.claims)
+	body, err := json.Marshal(claims)
 	p.f.check(err)
 	p.f.check(m.Respond(body))
 }
@@ -300,10 +306,28 @@ func (f *fixture) tell(w protocol.Worker) {
 	if w.Gone {
 		delete(f.workers, w.ID)
 	}
+	settings := f.settings
 	f.mu.Unlock()
-	body, err := json.Marshal(protocol.WorkerChanged{Worker: w})
+	body, err := json.Marshal(protocol.WorkerChanged{Worker: w, Settings: settings})
 	f.must(err)
 	f.must(f.nc.Publish(protocol.SubjectWorkerChanged, body))
+}
+
+// set changes the mesh's settings and tells the routers.
+func (f *fixture) set(change func(*protocol.Settings)) {
+	f.Helper()
+	f.mu.Lock()
+	now := protocol.DefaultSettings()
+	if f.settings != nil {
+		now = *f.settings
+	}
+	change(&now)
+	now.Revision++
+	f.settings = &now
+	f.mu.Unlock()
+	body, err := json.Marshal(now)
+	f.must(err)
+	f.must(f.nc.Publish(protocol.SubjectSettingsChanged, body))
 }
 
 func (p *program) leaves() {
@@ -330,13 +354,52 @@ func (p *program) end(m *nats.Msg, o protocol.Outcome) {
 	p.f.must(p.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{protocol.HeaderOutcome: {string(o)}}}))
 }
 
-func (p *program) acknowledgeAll() {
+// diligent does all that is asked of a worker: it runs no delivery twice, and
+// tells what it runs and what it has finished. Each delivery that it runs is
+// acknowledged.
+func (p *program) diligent(run func(m *nats.Msg)) {
+	p.mu.Lock()
+	p.work = map[string]bool{}
+	p.mu.Unlock()
+	p.answerAll(func(m *nats.Msg) {
+		_, token, _ := protocol.SplitOutcome(m.Reply)
+		p.mu.Lock()
+		finished := p.work[token]
+		p.work[token] = finished
+		p.mu.Unlock()
+		if !finished {
+			run(m)
+		}
+		p.mu.Lock()
+		p.work[token] = true
+		p.mu.Unlock()
+	})
+}
+
+// claimed is what a diligent worker knows of its deliveries.
+func (p *program) claimed() *protocol.Claims {
+	c := &protocol.Claims{}
+	for token, finished := range p.work {
+		if finished {
+			c.Finished = append(c.Finished, protocol.FinishedWork{Token: token, Outcome: protocol.Acknowledged})
+			continue
+		}
+		c.Running = append(c.Running, token)
+	}
+	return c
+}
+
+func (p *program) acknowledgeAll() { p.answerAll(func(*nats.Msg) {}) }
+
+// answerAll acknowledges each delivery after run.
+func (p *program) answerAll(run func(m *nats.Msg)) {
 	var working sync.WaitGroup
 	stop := make(chan struct{})
 	working.Go(func() {
 		for {
 			select {
 			case m := <-p.got:
+				run(m)
 				p.f.check(p.nc.Publish(m.Reply, nil))
 			case <-stop:
 				return

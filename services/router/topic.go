@@ -109,9 +109,8 @@ func (l *lane) stray(e *broker.Entry, q *queue) {
 	meta := q.store.Meta(e)
 	meta.Reason, meta.Error = protocol.ReasonGone, "the listener is not there any more: discard the message, or publish it again"
 	meta.LastFailure, meta.FirstFailure, meta.Due = l.wall, l.wall, 0
-	if q.store.DeadLetter(e, meta) {
+	if l.giveUp(e, meta) {
 		e.Slot = settled
-		l.count(q, ledger.DeadLettered)
 		return
 	}
 	e.Slot = straying

@@ -54,7 +54,9 @@ type question struct {
 // judge gives a delivery that ended to the retry service.
 func (l *lane) judge(d *delivery, what protocol.Outcome, text string) {
 	d.stage, d.outcome, d.text, d.at = judged, what, text, l.wall
-	l.count(d.q, ledger.Delivered)
+	if d.c != nil {
+		d.took = l.now - d.started
+	}
 	d.q.judging++
 	l.open.Add(1)
 	l.verdicts.waiting = append(l.verdicts.waiting, d)
@@ -131,7 +133,7 @@ func (q *question) request() protocol.DecideRequest {
 		r.Items[i] = protocol.DecideItem{
 			Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
 			Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,
-			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, FIFO: d.q.groups != nil,
+			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, FIFO: d.q.groups != nil, RetryAfterMs: d.afterMs,
 		}
 	}
 	return r
@@ -188,19 +190,20 @@ func readDecisions(m *nats.Msg, want int) ([]protocol.Decision, error) {
 	return nil, errors.New("the answer is not one verdict for each delivery")
 }
 
-// execute records what becomes of a delivery. Its counts are in the same turn
-// as its record, so that a restart has both or neither.
+// execute records what becomes of a delivery.
 func (l *lane) execute(d *delivery, v protocol.Decision) {
 	e, q, what := d.e, d.q, d.outcome
 	q.judging--
 	if l.closed.Purged(q.name) {
 		l.free(e)
 		l.drop(e)
+		l.countEnd(e, what)
 		return
 	}
 	d.stage = recording
 	meta := q.store.Meta(e)
 	meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due = v.Attempt, v.Vanished, v.Incomplete, v.Due
+	meta.Tell(d.event(v))
 	if q.groups != nil && v.Verdict == protocol.VerdictRetryAt {
 		v.Verdict = protocol.VerdictHold // whoever said it does not know of order
 	}
@@ -208,21 +211,18 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	switch v.Verdict {
 	case protocol.VerdictSettle:
 		l.free(e)
-		l.settle(e, q)
+		l.settle(e, q, ledger.Discarded)
 		done = true
 	case protocol.VerdictHold:
 		d.failure(&meta)
-		done = q.store.Return(e, meta)
-		l.countIf(done, q, ledger.Retried)
+		done = l.countIf(q.store.Return(e, meta), e, ledger.Retried)
 	case protocol.VerdictRetryAt:
 		d.failure(&meta)
-		done = q.store.Retry(e, meta)
-		l.countIf(done, q, ledger.Retried)
+		done = l.countIf(q.store.Retry(e, meta), e, ledger.Retried)
 	case protocol.VerdictDeadLetter:
 		d.failure(&meta)
 		meta.Reason, meta.Due = v.Reason, 0
 		done = l.deadLetter(q, e, meta)
-		l.countIf(done, q, ledger.DeadLettered)
 	default: // return
 		done = q.store.Return(e, meta)
 	}
@@ -232,7 +232,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		l.free(e)
 		return
 	}
-	l.countEnd(q, what)
+	l.countEnd(e, what)
 	l.wake(q)
 }
 
@@ -240,7 +240,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 // it, first.
 func (l *lane) deadLetter(q *queue, e *broker.Entry, meta broker.Meta) bool {
 	if q.groups == nil {
-		return q.store.DeadLetter(e, meta)
+		return l.giveUp(e, meta)
 	}
 	switch q.policy.onDeadLetter {
 	case protocol.DeadLetterBlock:
@@ -249,27 +249,48 @@ func (l *lane) deadLetter(q *queue, e *broker.Entry, meta broker.Meta) bool {
 		return l.divert(q, e, meta)
 	case protocol.DeadLetterContinue, "":
 	}
-	return q.store.DeadLetter(e, meta)
+	return l.giveUp(e, meta)
 }
 
-func (l *lane) countIf(ok bool, q *queue, c ledger.Counter) {
-	if ok {
-		l.count(q, c)
+// giveUp hands an entry over to the dead letters; false: it has left already, or
+// nobody knows where they are.
+func (l *lane) giveUp(e *broker.Entry, meta broker.Meta) bool {
+	return l.countIf(l.queueOf(e).store.DeadLetter(e, meta), e, ledger.DeadLettered)
+}
+
+// countIf counts what was staged, if it was.
+func (l *lane) countIf(staged bool, e *broker.Entry, c ledger.Counter) bool {
+	if staged {
+		l.countWith(e, c)
 	}
+	return staged
 }
 
-// countEnd counts how a delivery ended.
-func (l *lane) countEnd(q *queue, what protocol.Outcome) {
+// countEnd counts a delivery, and how it ended.
+func (l *lane) countEnd(e *broker.Entry, what protocol.Outcome) {
+	l.countWith(e, ledger.Delivered)
 	switch what {
 	case protocol.Failed, protocol.Timeout:
-		l.count(q, ledger.Failed)
+		l.countWith(e, ledger.Failed)
 	case protocol.Rejected:
-		l.count(q, ledger.Rejected)
+		l.countWith(e, ledger.Rejected)
 	case protocol.Vanished:
-		l.count(q, ledger.Vanished)
+		l.countWith(e, ledger.Vanished)
 	default:
-		l.count(q, ledger.Incomplete)
+		l.countWith(e, ledger.Incomplete)
 	}
+}
+
+// event is the delivery in its message's story.
+func (d *delivery) event(v protocol.Decision) ledger.Event {
+	e := ledger.Event{
+		Kind: ledger.Attempted, At: d.at, Generation: d.e.Generation, Attempt: d.e.Attempt,
+		Outcome: d.outcome, Took: d.took, Error: d.text, Due: v.Due,
+	}
+	if d.c != nil {
+		e.Worker, e.WorkerID, e.Subscription = d.c.worker.name, d.c.worker.id, d.c.ID
+	}
+	return e
 }
 
 // failure writes the delivery's end into its message's story.

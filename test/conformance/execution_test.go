@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -10,55 +11,77 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/registry"
 )
 
-// A thousand executions that are used and purged leave nothing behind: when
-// their tombstones have ended, what the stores have to keep is what it was.
+// Executions that are used and purged leave nothing behind: when their
+// tombstones have ended, the ledgers have no message, no note and no queue but
+// the one for the sum of what was counted, and the registry has no record.
 func TestClosedExecutionsLeaveNothing(t *testing.T) {
-	const executions, atOnce = 1000, 32
+	const executions = 256
 	m := &inProcess{data: t.TempDir(), port: -1, log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), tombstone: 3 * time.Second}
 	m.start(t)
 	t.Cleanup(func() { m.stop(t) })
-	nc, err := mesh.Connect(t.Context(), mesh.ConnectOptions{URL: m.server.URL()})
-	if err != nil {
-		t.Fatal(err)
+	before := m.recordsAfter(t, "first", 1)
+	after := m.recordsAfter(t, "run", executions)
+	if after != before {
+		t.Errorf("the registry has %d records, %d before %d executions", after, before, executions)
 	}
-	t.Cleanup(nc.Close)
-	c, err := client.Connect(t.Context(), m.server.URL(), client.DrainWindow(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.WithoutCancel(t.Context()))
-	use(t, c, nc, "warm-up")
-	before := settled(t, nc)
-
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(atOnce)
-	for i := range executions {
-		group.Go(func() error { return useAndPurge(ctx, c, nc, fmt.Sprintf("run-%d", i)) })
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	after := settled(t, nc)
-	t.Logf("live bytes of the logs, and records of the registry: %v before, %v after", before, after)
-	for store, n := range after {
-		if slack := int64(4096); n > before[store]+slack {
-			t.Errorf("%s keeps %d, before it was %d", store, n, before[store])
+	m.restart(t) // every ledger has looked at the time
+	m.stopServices(t)
+	nc := m.connect(t)
+	defer nc.Close()
+	for service, ledgers := range map[string]int{"router": 16, "retry": 4, "dlq": 4} {
+		for i := range ledgers {
+			inspect(t, nc, ledger.StreamOf(service), ledger.Name(service, i))
 		}
 	}
 }
 
-func use(t *testing.T, c *client.Client, nc *nats.Conn, id string) {
+// recordsAfter uses and purges n executions, waits until they are forgotten and
+// returns how many records the registry has then.
+func (m *inProcess) recordsAfter(t *testing.T, prefix string, n int) uint64 {
 	t.Helper()
-	if err := useAndPurge(t.Context(), c, nc, id); err != nil {
+	const atOnce = 32
+	nc := m.connect(t)
+	defer nc.Close()
+	c, err := client.Connect(t.Context(), m.server.URL(), client.DrainWindow(0))
+	if err != nil {
 		t.Fatal(err)
 	}
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(atOnce)
+	for i := range n {
+		group.Go(func() error { return useAndPurge(ctx, c, nc, fmt.Sprintf("%s-%d", prefix, i)) })
+	}
+	err = group.Wait()
+	if err := errors.Join(err, c.Close(context.WithoutCancel(t.Context()))); err != nil {
+		t.Fatal(err)
+	}
+	awaitForgotten(t, nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "KV_"+registry.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+func (m *inProcess) connect(t *testing.T) *nats.Conn {
+	t.Helper()
+	nc, err := mesh.Connect(t.Context(), mesh.ConnectOptions{URL: m.server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc
 }
 
 // useAndPurge has a message ready, one waiting and one dead in an execution, a
@@ -94,8 +117,8 @@ func useAndPurge(ctx context.Context, c *client.Client, nc *nats.Conn, id string
 	return err
 }
 
-// settled is what the stores keep, once nothing of any execution is left.
-func settled(t *testing.T, nc *nats.Conn) map[string]int64 {
+// awaitForgotten waits until nothing of any execution is known.
+func awaitForgotten(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), guard)
 	defer cancel()
@@ -115,7 +138,7 @@ func settled(t *testing.T, nc *nats.Conn) map[string]int64 {
 			queues += len(page.Queues)
 		}
 		if len(closed.Executions)+queues == 0 {
-			return kept(t, nc)
+			return
 		}
 		select {
 		case <-look.C:
@@ -125,53 +148,38 @@ func settled(t *testing.T, nc *nats.Conn) map[string]int64 {
 	}
 }
 
-// kept is what the newest frames of the ledgers say is live, by stream, and the
-// number of records of the registry.
-func kept(t *testing.T, nc *nats.Conn) map[string]int64 {
+// inspect takes a ledger over and says what of the executions is in it.
+func inspect(t *testing.T, nc *nats.Conn, stream, name string) {
 	t.Helper()
-	js, err := jetstream.New(nc)
+	l, err := ledger.Open[struct{}](t.Context(), ledger.Options{Conn: nc, Stream: stream, Name: name}, &inspector{T: t})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sums := map[string]int64{}
-	for _, name := range []string{"WAYBILL_ROUTER", "WAYBILL_RETRY", "WAYBILL_DLQ", "KV_WAYBILL_REGISTRY"} {
-		s, err := js.Stream(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(">"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name == "KV_WAYBILL_REGISTRY" {
-			sums[name] = int64(info.State.Msgs) * 1000 // none may be added
-			continue
-		}
-		for subject := range info.State.Subjects {
-			newest, err := s.GetLastMsgForSubject(t.Context(), subject)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sums[name] += live(t, newest.Data)
-		}
+	if err := l.Stop(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	return sums
 }
 
-// live reads what a frame says of its ledger: about how many bytes are needed.
-func live(t *testing.T, frame []byte) int64 {
-	t.Helper()
-	for len(frame) > 0 {
-		num, typ, n := protowire.ConsumeTag(frame)
-		if n < 0 {
-			t.Fatal("a frame cannot be read")
-		}
-		frame = frame[n:]
-		if num == 10 {
-			bytes, _ := protowire.ConsumeVarint(frame)
-			return int64(bytes)
-		}
-		frame = frame[protowire.ConsumeFieldValue(num, typ, frame):]
+// inspector owns a ledger to look at it.
+type inspector struct{ *testing.T }
+
+func (i *inspector) Opened(l *ledger.Ledger) {
+	if n, _ := l.Live(); n > 0 {
+		i.Errorf("%s has %d messages", l.Name(), n)
 	}
-	return 0
+	for q := range l.Queues() {
+		if q.Name != "" {
+			i.Errorf("%s has the queue %s", l.Name(), q.Name)
+		}
+	}
+	for key := range l.Notes() {
+		i.Errorf("%s has the note %s", l.Name(), key)
+	}
 }
+
+func (i *inspector) Handle([]struct{})                                         {}
+func (i *inspector) Committed(*ledger.Commit)                                  {}
+func (i *inspector) Loaded(*ledger.Entry, *ledger.Message, ledger.Meta, error) {}
+func (i *inspector) Incoming(*ledger.Message, *ledger.Meta) error              { return nil }
+func (i *inspector) Tick(time.Time) time.Time                                  { return time.Time{} }
+func (i *inspector) Closed(error, []any)                                       {}

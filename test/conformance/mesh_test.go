@@ -120,13 +120,24 @@ func (m *inProcess) awaitReady(ctx context.Context, t *testing.T) {
 
 func (m *inProcess) stop(t *testing.T) {
 	t.Helper()
+	m.stopServices(t)
+	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	defer cancel()
+	if err := m.server.Stop(ctx); err != nil {
+		t.Errorf("stopping NATS: %v", err)
+	}
+}
+
+// stopServices leaves NATS running.
+func (m *inProcess) stopServices(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	defer cancel()
 	var errs []error
 	for _, s := range slices.Backward(m.services) {
 		errs = append(errs, s.Stop(ctx))
 	}
-	errs = append(errs, m.server.Stop(ctx))
+	m.services = nil
 	if err := errors.Join(errs...); err != nil {
 		t.Errorf("stopping the mesh: %v", err)
 	}

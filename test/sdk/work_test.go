@@ -30,6 +30,7 @@ func TestWhatAHandlerReturnsIsTheOutcome(t *testing.T) {
 		"reject":  func(context.Context) error { return fmt.Errorf("parse: %w", client.Reject(errors.New("no Go"))) },
 		"reject0": func(context.Context) error { return client.Reject(nil) },
 		"panic":   func(context.Context) error { panic("boom") },
+		"after":   func(context.Context) error { return client.RetryAfter(errors.New("busy"), 1500*time.Microsecond) },
 		"exit":    func(context.Context) error { runtime.Goexit(); return nil },
 		"late":    func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 		"cancel":  func(context.Context) error { return context.Canceled }, // its own, not ours
@@ -45,6 +46,7 @@ func TestWhatAHandlerReturnsIsTheOutcome(t *testing.T) {
 		"reject0": {protocol.Rejected, "rejected"},
 		"panic":   {protocol.Failed, "panic: boom\ngoroutine"},
 		"exit":    {protocol.Failed, "Goexit"},
+		"after":   {protocol.Failed, "busy"},
 		"late":    {protocol.Failed, "timeout_ms"},
 		"cancel":  {protocol.Failed, "context canceled"},
 	} {
@@ -53,6 +55,9 @@ func TestWhatAHandlerReturnsIsTheOutcome(t *testing.T) {
 		wantOutcome(t, got, name, want.outcome)
 		if !strings.Contains(string(got.Data), want.text) {
 			t.Errorf("%s: error text %q, want %q in it", name, got.Data, want.text)
+		}
+		if after := got.Header.Get(protocol.HeaderRetryAfter); (after == "2") != (name == "after") {
+			t.Errorf("%s: not again before %q ms", name, after)
 		}
 	}
 }

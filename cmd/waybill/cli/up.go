@@ -18,14 +18,17 @@ import (
 )
 
 type upCmd struct {
-	Data         string        `help:"Directory that holds everything; it belongs to one process. Default ./waybill-data." placeholder:"DIR" type:"path"`
-	Listen       string        `help:"Where NATS listens; port 0 takes a free one. Default 127.0.0.1:4222." placeholder:"HOST:PORT"`
-	HTTP         string        `name:"http" help:"Where health, readiness and metrics are served; port 0 takes a free one. Default 127.0.0.1:8000." placeholder:"HOST:PORT"`
-	Config       string        `help:"YAML file with these and more settings; flags win." placeholder:"FILE" type:"path"`
-	Sync         string        `help:"When a publish is on disk: always (before it is answered), or the time between two fsyncs, such as 2m. Default always." placeholder:"always|DURATION"`
-	DrainTimeout time.Duration `help:"How long a shutdown may take. Default 10s." placeholder:"DURATION"`
-	AcceptLoss   bool          `help:"Start on a damaged store without what cannot be read."`
-	LogLevel     slog.Level    `default:"warn" help:"Least level that is logged: debug, info, warn, error."`
+	Data                  string        `help:"Directory that holds everything; it belongs to one process. Default ./waybill-data." placeholder:"DIR" type:"path"`
+	Listen                string        `help:"Where NATS listens; port 0 takes a free one. Default 127.0.0.1:4222." placeholder:"HOST:PORT"`
+	HTTP                  string        `name:"http" help:"Where health, readiness and metrics are served; port 0 takes a free one. Default 127.0.0.1:8000." placeholder:"HOST:PORT"`
+	Config                string        `help:"YAML file with these and more settings; flags win." placeholder:"FILE" type:"path"`
+	Sync                  string        `help:"When a publish is on disk: always (before it is answered), or the time between two fsyncs, such as 2m. Default always." placeholder:"always|DURATION"`
+	DrainTimeout          time.Duration `help:"How long a shutdown may take. Default 10s." placeholder:"DURATION"`
+	ActivationTimeoutMs   *int64        `help:"Set the time limit of a delivery to an observer without one of its own, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
+	ObserverGraceMs       *int64        `help:"Set how long an observer's id is kept for a worker that is gone, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
+	SubscriberRetentionMs *int64        `help:"Set how long the queue of an observer that is gone receives its topic, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
+	AcceptLoss            bool          `help:"Start on a damaged store without what cannot be read."`
+	LogLevel              slog.Level    `default:"warn" help:"Least level that is logged: debug, info, warn, error."`
 }
 
 func (c *upCmd) Run(a *app) error {
@@ -81,6 +84,9 @@ func (c *upCmd) options(a *app) (up.Options, error) {
 	override(&o.Listen, c.Listen)
 	override(&o.HTTP, c.HTTP)
 	override(&o.Drain, c.DrainTimeout)
+	override(&o.Settings.Observers.ActivationTimeoutMs, c.ActivationTimeoutMs)
+	override(&o.Settings.Observers.ObserverGraceMs, c.ObserverGraceMs)
+	override(&o.Settings.SubscriberRetentionMs, c.SubscriberRetentionMs)
 	if c.DrainTimeout < 0 {
 		return o, protocol.Errorf(protocol.CodeInvalidArgs, "--drain-timeout is %v: it is above 0", c.DrainTimeout)
 	}

@@ -26,6 +26,10 @@ import (
 //	  queue_bytes: 0
 //	  total_messages: 0         # in the mesh: ready, waiting and dead
 //	  total_bytes: 0
+//	observers:                  # kept by the mesh; what is left out stays as it was
+//	  activation_timeout_ms: 30000
+//	  observer_grace_ms: 30000
+//	subscriber_retention_ms: 30000
 //
 // A key that is not known, or a value that does not fit, is INVALID_ARGS naming
 // file, line and key.
@@ -54,14 +58,21 @@ func settings(o *Options) map[string]setting {
 		"total_messages": into(&o.Limits.TotalMessages, notNegative),
 		"total_bytes":    into(&o.Limits.TotalBytes, notNegative),
 	}
+	mesh := &o.Settings
+	observers := map[string]setting{
+		"activation_timeout_ms": changing(mesh, &mesh.Observers.ActivationTimeoutMs),
+		"observer_grace_ms":     changing(mesh, &mesh.Observers.ObserverGraceMs),
+	}
 	return map[string]setting{
-		"data":          into(&o.Data, notEmpty),
-		"listen":        into(&o.Listen, address("listen")),
-		"http":          into(&o.HTTP, address("http")),
-		"sync":          into(&o.Sync, nil),
-		"drain_timeout": into(&o.Drain, func(d time.Duration) error { return above0(int64(d)) }),
-		"max_payload":   into(&o.MaxPayload, func(n int) error { return above0(int64(n)) }),
-		"limits":        func(v *yaml.Node) error { return section{name: "limits.", settings: limits}.read(v) },
+		"data":                    into(&o.Data, notEmpty),
+		"listen":                  into(&o.Listen, address("listen")),
+		"http":                    into(&o.HTTP, address("http")),
+		"sync":                    into(&o.Sync, nil),
+		"drain_timeout":           into(&o.Drain, func(d time.Duration) error { return above0(int64(d)) }),
+		"max_payload":             into(&o.MaxPayload, func(n int) error { return above0(int64(n)) }),
+		"observers":               func(v *yaml.Node) error { return section{name: "observers.", settings: observers}.read(v) },
+		"subscriber_retention_ms": changing(mesh, &mesh.SubscriberRetentionMs),
+		"limits":                  func(v *yaml.Node) error { return section{name: "limits.", settings: limits}.read(v) },
 	}
 }
 
@@ -79,6 +90,19 @@ func into[T any](target *T, check func(T) error) setting {
 		}
 		*target = v
 		return nil
+	}
+}
+
+// changing takes a value of the mesh's settings, if the change may be.
+func changing(all *protocol.SettingsChange, target **int64) setting {
+	return func(value *yaml.Node) error {
+		n := new(int64)
+		if err := value.Decode(n); err != nil {
+			return plain(err)
+		}
+		*target = n
+		_, err := all.Apply(protocol.DefaultSettings())
+		return err
 	}
 }
 

@@ -50,6 +50,24 @@ limits:
 	}
 }
 
+// Settings of the mesh are changed where the file names them.
+func TestTheMeshsSettingsAreRead(t *testing.T) {
+	var o up.Options
+	err := readConfig(t, `
+observers:
+  activation_timeout_ms: 600000
+subscriber_retention_ms: 0
+`, &o)
+	if err != nil || *o.Settings.Observers.ActivationTimeoutMs != 600000 || *o.Settings.SubscriberRetentionMs != 0 || o.Settings.Observers.ObserverGraceMs != nil {
+		t.Fatalf("read %+v, %v", o.Settings, err)
+	}
+	for _, text := range []string{"observers:\n  activation_timeout_ms: 3600000\n", "observers:\n  observer_grace_ms: -1\n", "subscriber_retention_ms: 30s\n", "observers:\n  grace: 1\n"} {
+		if err := readConfig(t, text, &o); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func TestAMistakeIsNamedWithFileLineAndKey(t *testing.T) {
 	for text, want := range map[string]string{
 		"data: x\nlisten: here\n":              "line 2, key listen: ",

@@ -36,6 +36,8 @@ type Options struct {
 	Limits router.Limits
 	// MaxPayload of a message in bytes; default protocol.DefaultMaxPayload.
 	MaxPayload int
+	// Settings of the mesh to change; what is not named stays as it was.
+	Settings protocol.SettingsChange
 	// Drain bounds Stop; default DefaultDrain.
 	Drain time.Duration
 	// AcceptLoss is the operator's word to start on a damaged store without what

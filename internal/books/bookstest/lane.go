@@ -78,7 +78,7 @@ func (l *lane) Committed(c *ledger.Commit) {
 		came := copyOf{c.Message.ID, c.Entries[0].Queue.Name}
 		l.mesh.arrived(Arrival{At: time.Now(), Message: c.Message, Meta: l.coming[came]})
 		delete(l.coming, came)
-		l.ledger.Settle(c.Entries[0], nil)
+		l.ledger.Settle(c.Entries[0], ledger.Acknowledged, nil)
 	case ledger.KindDone:
 		for _, e := range c.Entries {
 			if h := l.handing[e.Key]; h != nil {

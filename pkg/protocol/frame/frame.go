@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
+	"math"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -115,6 +116,8 @@ type Outcome struct {
 	Token   string // of its reply subject
 	Outcome protocol.Outcome
 	Text    string // of what went wrong
+	// RetryAfterMs is protocol.HeaderRetryAfter.
+	RetryAfterMs int64
 }
 
 // AppendOutcome appends an outcome to a frame, which it begins if b is empty.
@@ -128,6 +131,7 @@ func AppendOutcome(b []byte, o *Outcome) []byte {
 	if o.Outcome != protocol.Acknowledged {
 		w.text(string(o.Outcome))
 		w.text(o.Text)
+		w.number(uint64(max(o.RetryAfterMs, 0)))
 	}
 	w.shut(start)
 	return w
@@ -158,6 +162,7 @@ func (r *reader) outcome() (Outcome, error) {
 	o := Outcome{Token: string(r.bytes()), Outcome: protocol.Acknowledged}
 	if len(r.rest) > 0 {
 		o.Outcome, o.Text = cmp.Or(protocol.Outcome(r.bytes()), protocol.Acknowledged), string(r.bytes())
+		o.RetryAfterMs = int64(min(r.number(), math.MaxInt64))
 	}
 	if r.bad {
 		return Outcome{}, ErrMalformed

@@ -26,7 +26,7 @@ var deliveries = []frame.Delivery{
 
 var outcomes = []frame.Outcome{
 	{Token: "t1", Outcome: protocol.Acknowledged},
-	{Token: "t2", Outcome: protocol.Failed, Text: "why"},
+	{Token: "t2", Outcome: protocol.Failed, Text: "why", RetryAfterMs: 300},
 	{Token: "t3", Outcome: protocol.Cancelled},
 }
 
@@ -99,14 +99,14 @@ func TestBytesOnTheWire(t *testing.T) {
 		t.Errorf("deliveries are\n%s, want\n%s", got, delivery)
 	}
 	o := frame.AppendOutcome(frame.AppendOutcome(nil, &outcomes[0]), &outcomes[1])
-	const two = "01" + "83808000" + "027431" + "8e808000" + "027432" + "066661696c6564" + "03776879"
+	const two = "01" + "83808000" + "027431" + "90808000" + "027432" + "066661696c6564" + "03776879" + "ac02"
 	if got := hex.EncodeToString(o); got != two {
 		t.Errorf("outcomes are\n%s, want\n%s", got, two)
 	}
 }
 
 func TestAnItemMayGrow(t *testing.T) {
-	const later = "01" + "06" + "027431" + "00" + "00" + "ff" + "03" + "027432"
+	const later = "01" + "07" + "027431" + "00" + "00" + "00" + "ff" + "03" + "027432"
 	b, err := hex.DecodeString(later)
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func spend(d protocol.Decision, item protocol.DecideItem, reason protocol.Reason
 	if item.FIFO {
 		d.Verdict = protocol.VerdictHold
 	}
-	d.Due = later(item.At, Delay(d.Attempt, item.BackoffMs))
+	d.Due = later(item.At, delayOf(d.Attempt, item))
 	d.Attempt++
 	return d
 }

@@ -129,6 +129,29 @@ func TestVerdictsOfTheAskerOnly(t *testing.T) {
 	}
 }
 
+func TestWhatTheWorkerAsksFor(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		afterMs, backoff int64
+		want             time.Duration
+	}{
+		{"longer than the delay", 5000, 100, 5 * time.Second},
+		{"shorter: the delay", 50, 100, 100 * time.Millisecond},
+		{"longer than an hour: an hour", 7_200_000, 100, time.Hour},
+		{"longer than a long backoff: that", 20_000_000, 10_000_000, 10_000 * time.Second},
+		{"no number of milliseconds there is", math.MaxInt64, 100, time.Hour},
+		{"none", math.MinInt64, 100, 100 * time.Millisecond},
+	} {
+		for fifo, verdict := range map[bool]protocol.Verdict{false: protocol.VerdictRetryAt, true: protocol.VerdictHold} {
+			item := protocol.DecideItem{Outcome: protocol.Failed, At: at, Attempt: 1, MaxRetries: 3, BackoffMs: test.backoff, RetryAfterMs: test.afterMs, FIFO: fifo}
+			want := protocol.Decision{Verdict: verdict, Attempt: 2, Due: after(test.want)}
+			if got := policy.Decide(item, verdicts(t, frozen...)); got != want {
+				t.Errorf("%s: got %+v, want %+v", test.name, got, want)
+			}
+		}
+	}
+}
+
 func anyItem() *rapid.Generator[protocol.DecideItem] {
 	outcome := rapid.SampledFrom([]protocol.Outcome{
 		protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled, protocol.Pending,
@@ -143,6 +166,8 @@ func anyItem() *rapid.Generator[protocol.DecideItem] {
 			Incomplete: rapid.Uint32().Draw(t, "incomplete"),
 			MaxRetries: rapid.Int().Draw(t, "max_retries"),
 			BackoffMs:  rapid.Int64().Draw(t, "backoff_ms"),
+
+			RetryAfterMs: rapid.Int64().Draw(t, "retry_after_ms"),
 		}
 	})
 }
@@ -180,9 +205,9 @@ func TestDelayOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		backoff := rapid.Int64Min(1).Draw(t, "backoff_ms")
 		attempt := rapid.Uint32Range(1, math.MaxUint32-1).Draw(t, "attempt")
-		base := policy.Delay(1, backoff)
+		base := policy.Delay(1, backoff, "")
 		limit := max(base, protocol.MaxBackoffCap)
-		this, next := policy.Delay(attempt, backoff), policy.Delay(attempt+1, backoff)
+		this, next := policy.Delay(attempt, backoff, ""), policy.Delay(attempt+1, backoff, "")
 		switch {
 		case this < base, this > limit:
 			t.Fatalf("delay %v is not between %v and %v", this, base, limit)
@@ -220,4 +245,38 @@ func TestEveryMessageEnds(t *testing.T) {
 			item.Attempt, item.Vanished, item.Incomplete = got.Attempt, got.Vanished, got.Incomplete
 		}
 	})
+}
+
+// Each kind of backoff, from the first failure on.
+func TestBackoffTypes(t *testing.T) {
+	for kind, want := range map[protocol.BackoffType][]int{
+		"":                          {1, 2, 4, 8},
+		protocol.BackoffExponential: {1, 2, 4, 8},
+		"of a later version":        {1, 2, 4, 8},
+		protocol.BackoffLinear:      {1, 2, 3, 4},
+		protocol.BackoffFixed:       {1, 1, 1, 1},
+	} {
+		for i, n := range want {
+			item := protocol.DecideItem{Outcome: protocol.Failed, At: at, Attempt: uint32(i + 1), MaxRetries: 9, BackoffMs: 50, BackoffType: kind}
+			if got := policy.Decide(item, verdicts(t, frozen...)); got.Due != at+int64(n)*int64(50*time.Millisecond) {
+				t.Errorf("%s backoff, failure %d: %v", kind, i+1, time.Duration(got.Due-at))
+			}
+		}
+	}
+	day := (24 * time.Hour).Milliseconds()
+	for _, c := range []struct {
+		attempt uint32
+		backoff int64
+		want    time.Duration
+	}{
+		{3599, 1000, 3599 * time.Second}, {3601, 1000, time.Hour}, {math.MaxUint32, 1, time.Hour},
+		{2, day, 24 * time.Hour}, {7, math.MaxInt64, math.MaxInt64}, {0, 5, 5 * time.Millisecond},
+	} {
+		if got := policy.Delay(c.attempt, c.backoff, protocol.BackoffLinear); got != c.want {
+			t.Errorf("linear, attempt %d of %d ms: %v", c.attempt, c.backoff, got)
+		}
+	}
+	if got := policy.Delay(math.MaxUint32, day, protocol.BackoffFixed); got != 24*time.Hour {
+		t.Errorf("fixed: %v", got)
+	}
 }

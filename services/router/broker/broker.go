@@ -32,6 +32,8 @@ type (
 	Message = ledger.Message
 	// Meta is what does.
 	Meta = ledger.Meta
+	// Counter is a counter of a queue.
+	Counter = ledger.Counter
 )
 
 // Delay is how a broker brings a failed message back after its delay.
@@ -109,12 +111,12 @@ type Store interface {
 	Load(entries []*Entry)
 	// Meta is what is known of the entry without reading.
 	Meta(e *Entry) Meta
-	// Settle ends a message whose work is done. It may be lazy: a lost
-	// settlement repeats a delivery.
-	Settle(e *Entry)
+	// Settle ends a message and counts it: how is Acknowledged, Filtered or
+	// Discarded. It may be lazy: a lost settlement repeats a delivery.
+	Settle(e *Entry, how Counter)
 	// SettleNow is Settle for a message whose followers wait for its end:
 	// Lane.Settled answers once it is recorded.
-	SettleNow(e *Entry)
+	SettleNow(e *Entry, how Counter)
 	// Return records meta and keeps the entry: Lane.Returned answers. False:
 	// the entry has left already.
 	Return(e *Entry, meta Meta) bool

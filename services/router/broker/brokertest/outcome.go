@@ -125,6 +125,30 @@ func (s *suite) backoff() {
 	s.awaitEmpty("r", 1)
 }
 
+// retryAfter: a worker may ask for a longer delay, and nothing comes before it.
+func (s *suite) retryAfter() {
+	const asked = 400 * time.Millisecond
+	fifo := s.on("fifo")
+	fifo.Type = protocol.TypeFIFO
+	for _, spec := range []protocol.SubscriptionSpec{s.on("r"), fifo} {
+		spec.BackoffMs = 1
+		w := s.worker(spec)
+		s.publish(spec.Route, []byte("x"))
+		first := w.next()
+		ended := time.Now()
+		first.reply(&nats.Msg{Header: nats.Header{
+			protocol.HeaderOutcome: {string(protocol.Failed)}, protocol.HeaderRetryAfter: {"400"},
+		}})
+		again := w.next()
+		equal(s, "attempt", again.attempt(), 2)
+		if gap := again.arrived.Sub(ended); gap < asked {
+			s.Errorf("on %s attempt 2 came after %v, before the %v that were asked for", spec.Route, gap, asked)
+		}
+		again.end(protocol.Acknowledged)
+		s.awaitEmpty(spec.Route, 0)
+	}
+}
+
 // rejected: one delivery, one dead letter.
 func (s *suite) rejected() {
 	w := s.worker(s.on("r"))

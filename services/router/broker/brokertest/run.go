@@ -40,6 +40,7 @@ var together = []testCase{
 	{"Failed", (*suite).failed},
 	{"Budget", (*suite).budget},
 	{"Backoff", (*suite).backoff},
+	{"RetryAfter", (*suite).retryAfter},
 	{"Rejected", (*suite).rejected},
 	{"Incomplete", (*suite).incomplete},
 	{"NotForWorkers", (*suite).notForWorkers},

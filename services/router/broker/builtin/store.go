@@ -48,13 +48,13 @@ func (s *Store) Load(entries []*broker.Entry) { s.ledger.Load(entries...) }
 func (s *Store) Meta(e *broker.Entry) broker.Meta { return s.ledger.Meta(e) }
 
 // Settle rides along with the next commit.
-func (s *Store) Settle(e *broker.Entry) { s.ledger.Settle(e, nil) }
+func (s *Store) Settle(e *broker.Entry, how broker.Counter) { s.ledger.Settle(e, how, nil) }
 
 // awaited is the tag of a settlement that the lane waits for.
 type awaited struct{}
 
 // SettleNow does not wait for company.
-func (s *Store) SettleNow(e *broker.Entry) { s.ledger.Settle(e, awaited{}) }
+func (s *Store) SettleNow(e *broker.Entry, how broker.Counter) { s.ledger.Settle(e, how, awaited{}) }
 
 // Return restates meta.
 func (s *Store) Return(e *broker.Entry, meta broker.Meta) bool {

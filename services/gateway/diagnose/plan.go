@@ -1,0 +1,167 @@
+package diagnose
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// ownRoute is tried if nobody subscribes to anything.
+const ownRoute = "diagnosis"
+
+// subject is a route or a topic that is to be tried, and the lanes its queues are in.
+type subject struct {
+	number       int
+	route, topic string
+	queues       int
+	lanes        []int
+	all          int // the number of lanes there are
+}
+
+// find asks who subscribes to what, diagnoses aside.
+func find(ctx context.Context, nc *nats.Conn) ([]*subject, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	total, err := ledger.Count(ctx, js, "router")
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	found := finder{total: total, seen: map[string]bool{}, subjects: map[[2]string]*subject{}}
+	for offset := 0; ; {
+		page, err := mesh.Request[protocol.SubscriptionsPage](ctx, nc, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Offset: offset})
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Subscriptions {
+			found.add(&page.Subscriptions[i].Subscription)
+		}
+		if offset += len(page.Subscriptions); !page.More || len(page.Subscriptions) == 0 {
+			return found.list(), nil
+		}
+	}
+}
+
+// unavailable is err with the code it has for whoever asks for a diagnosis.
+func unavailable(err error) error {
+	if protocol.CodeOf(err) != "" {
+		return protocol.Errorf(protocol.CodeUnavailable, "%s", protocol.AsError(err).Message)
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "how many lanes there are is not known: %v", err)
+}
+
+type finder struct {
+	total    int
+	seen     map[string]bool // queues
+	subjects map[[2]string]*subject
+}
+
+func (f *finder) add(sub *protocol.Subscription) {
+	if f.seen[sub.Queue] || scope.OfDiagnosis(sub.Queue) {
+		return
+	}
+	f.seen[sub.Queue] = true
+	key := [2]string{sub.Route, sub.Topic}
+	s := f.subjects[key]
+	if s == nil {
+		s = &subject{route: sub.Route, topic: sub.Topic, all: f.total}
+		f.subjects[key] = s
+	}
+	s.queues++
+	if lane := ledger.Of(sub.Queue, f.total); !slices.Contains(s.lanes, lane) {
+		s.lanes = append(s.lanes, lane)
+	}
+}
+
+// list are the subjects, routes before topics; if there is none, one that has
+// every lane.
+func (f *finder) list() []*subject {
+	if len(f.subjects) == 0 {
+		s := &subject{route: ownRoute, all: f.total}
+		for lane := range f.total {
+			s.lanes = append(s.lanes, lane)
+		}
+		return []*subject{s}
+	}
+	all := make([]*subject, 0, len(f.subjects))
+	for _, s := range f.subjects {
+		slices.Sort(s.lanes)
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *subject) int {
+		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.route, b.route))
+	})
+	for i, s := range all {
+		s.number = i
+	}
+	return all
+}
+
+// plan is a probe for each lane of each subject; of fewer lanes, turn by turn, if
+// those were too many.
+func (r *run) plan(subjects []*subject) []*probe {
+	var probes []*probe
+	perSubject := max(most/len(subjects), 1)
+	for _, s := range subjects {
+		n := min(len(s.lanes), perSubject)
+		for i := range n {
+			probes = append(probes, r.probe(s, s.lanes[(s.number+i)%len(s.lanes)]))
+		}
+	}
+	return probes
+}
+
+// probe is one on the lane: in an execution, or on a topic, whose name is in
+// that lane.
+func (r *run) probe(s *subject, lane int) *probe {
+	p := &probe{subject: s, lane: ledger.Name("router", lane)}
+	for i := 0; ; i++ {
+		name := r.name + "-" + strconv.Itoa(i)
+		switch {
+		case s.topic != "":
+			// Each has its own: what is published to a topic is for all who are there.
+			name += "." + strconv.Itoa(s.number)
+			if p.topic = name; ledger.OfTopic(name, s.all) == lane {
+				return p
+			}
+		default:
+			if p.execution = name; ledger.Of(scope.ScopedName(name, s.route), s.all) == lane {
+				return p
+			}
+		}
+	}
+}
+
+// newName is one that no other run has: with the time and random letters.
+func newName(at time.Time) string {
+	return fmt.Sprintf("%s%x-%s", scope.DiagnosisPrefix, at.Unix(), rand.Text()[:10])
+}
+
+// begun is when the run began whose name a name begins with; false for a name of
+// something else.
+func begun(name string) (time.Time, bool) {
+	rest, found := strings.CutPrefix(name, scope.DiagnosisPrefix)
+	parts := strings.Split(rest, "-")
+	if !found || len(parts) != 3 || len(parts[1]) != 10 {
+		return time.Time{}, false
+	}
+	seconds, err := strconv.ParseInt(parts[0], 16, 64)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return time.Unix(seconds, 0), true
+}
