@@ -121,7 +121,8 @@ func (l *lane) readAhead(q *queue) {
 	most, room := q.aheadMost(), min(readBytes, aheadBytes-l.ahead)
 	looked := 0
 	q.ahead(func(e *broker.Entry) bool {
-		if looked++; e.Slot != nil || q.store.Message(e) != nil {
+		looked++
+		if e.Slot != nil || q.store.Message(e) != nil {
 			return looked < lookAhead
 		}
 		room -= int(e.Size)

@@ -108,7 +108,7 @@ func (t token) isFrame() bool { return t.attempt == 0 }
 
 // bounced puts the deliveries of a frame back that nobody was there to take.
 func (f *frames) bounced(l *lane, t token) {
-	if t.generation != uint32(l.ledger.Epoch()) {
+	if t != frameToken(uint64(t.key), l.ledger.Epoch()) {
 		return
 	}
 	var all []*delivery

@@ -1,7 +1,7 @@
 package router_test
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -37,7 +37,7 @@ func (p *program) unpack(m *nats.Msg) {
 		}
 		p.got <- &nats.Msg{
 			Subject: m.Subject, Reply: protocol.SubjectOutcome + lane + "." + string(d.Token), Data: d.Body,
-			Header: nats.Header{protocol.HeaderAttempt: {fmt.Sprint(d.Attempt)}, protocol.HeaderMessageID: {d.ID.String()}},
+			Header: nats.Header{protocol.HeaderAttempt: {strconv.FormatUint(uint64(d.Attempt), 10)}, protocol.HeaderMessageID: {d.ID.String()}},
 		}
 	}
 }

@@ -134,7 +134,7 @@ func FuzzRead(f *testing.F) {
 
 func TestWhatIsCutIsMalformed(t *testing.T) {
 	b := framed()
-	for n := range len(b) {
+	for n := range b {
 		all, _, err := readDeliveries(b[:n])
 		whole := len(all) == len(deliveries)
 		if whole || len(all) > 0 && !cmp.Equal(all, deliveries[:len(all)]) {
