@@ -612,7 +612,10 @@ func (p *presence) bye(ctx context.Context) {
 	if !p.c.link.isOpen.Load() || p.c.nc.FlushWithContext(ctx) != nil {
 		return
 	}
-	body, err := json.Marshal(protocol.Bye{WorkerID: p.id})
+	p.mu.Lock()
+	bye := protocol.Bye{WorkerID: p.id, Revision: p.revision}
+	p.mu.Unlock()
+	body, err := json.Marshal(bye)
 	if err != nil {
 		return
 	}

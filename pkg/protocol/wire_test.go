@@ -40,10 +40,13 @@ var documents = []any{
 	protocol.Hello{}, protocol.Keepalive{}, protocol.KeepaliveReply{}, protocol.Load{}, protocol.PublishAck{},
 	protocol.Policy{}, protocol.PolicyRequest{},
 	protocol.QueueInfo{}, protocol.QueuesPage{}, protocol.QueuesRequest{}, protocol.Ready{}, protocol.Registered{},
-	protocol.RefusedSubscription{}, protocol.Settings{}, protocol.ObserverSettings{}, protocol.SettingsChange{}, protocol.ObserverSettingsChange{}, protocol.RegisteredSubscription{}, protocol.Stats{}, protocol.Subscription{}, protocol.SubscriptionInfo{},
+	protocol.RefusedSubscription{}, protocol.ObserversRequest{}, protocol.ObserversPage{}, protocol.ObserverInfo{}, protocol.ObserverOwner{}, protocol.ObserverRemoveRequest{}, protocol.ObserverRemoved{}, protocol.ForgetRequest{}, protocol.ForgetReply{},
+	protocol.Settings{}, protocol.ObserverSettings{}, protocol.SettingsChange{}, protocol.ObserverSettingsChange{}, protocol.RegisteredSubscription{}, protocol.Stats{}, protocol.Subscription{}, protocol.SubscriptionInfo{},
 	protocol.SubscriptionSpec{}, protocol.Tuning{}, protocol.SubscriptionsPage{}, protocol.SubscriptionsRequest{}, protocol.Worker{},
 	protocol.WaitingActReply{}, protocol.WaitingActRequest{}, protocol.WaitingListRequest{}, protocol.WaitingMessage{}, protocol.WaitingPage{},
 	protocol.WorkerChanged{}, protocol.WorkersPage{}, protocol.WorkersRequest{},
+	protocol.Webhook{}, protocol.WebhookRequest{}, protocol.WebhookRotateRequest{}, protocol.WebhookSecret{}, protocol.WebhookSetRequest{}, protocol.WebhookSpec{},
+	protocol.WebhooksPage{}, protocol.WebhooksRequest{},
 }
 
 // nameOf is a document's name in file names: publish_ack for PublishAck.

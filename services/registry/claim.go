@@ -141,7 +141,7 @@ func (s *Service) vacant(ctx context.Context, w *protocol.Worker, sub *protocol.
 	case !doc.isOf(w) || s.answers(ctx, holder.ID):
 		return false, s.conflict(sub, doc)
 	}
-	if _, err := s.gone(ctx, holder); err != nil && !errors.Is(err, errMoved) {
+	if _, err := s.gone(ctx, holder, 0); err != nil && !errors.Is(err, errMoved) {
 		return false, err
 	}
 	s.log.Info("a worker that does not answer is replaced by one of the same name", "worker", holder.ID, "name", holder.Name, "by", w.ID)

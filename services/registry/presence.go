@@ -184,7 +184,7 @@ func (s *Service) patience(doc *workerDoc) time.Duration {
 func (s *Service) expireOne(ctx context.Context, doc *workerDoc) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.keepalive())
 	defer cancel()
-	switch _, err := s.gone(ctx, doc); {
+	switch _, err := s.gone(ctx, doc, 0); {
 	case err == nil:
 		s.log.Info("a worker is silent and counts as gone", "worker", doc.ID, "name", doc.Name, "silence", s.o.Silence)
 	case errors.Is(err, errMoved):

@@ -164,14 +164,17 @@ func (s *Service) follow(ctx context.Context) error {
 
 func (s *Service) serve() error {
 	_, err := s.mesh.Raw("keepalive", protocol.SubjectKeepalive+"*", "", s.keepalive)
+	_, told := s.mesh.Raw("workers-changed", protocol.SubjectWorkerChanged, "", s.told)
 	_, private := s.mesh.Raw("on-message", protocol.FunctionSubject("*", protocol.FunctionOnMessage), mesh.QueueGroup, s.onMessage)
-	return errors.Join(err, private,
+	return errors.Join(err, told, private,
 		mesh.Endpoint(s.mesh, "hello", protocol.SubjectHello, s.hello),
 		mesh.Endpoint(s.mesh, "bye", protocol.SubjectBye, s.bye),
 		mesh.Endpoint(s.mesh, "workers", protocol.SubjectWorkers, s.workers),
 		mesh.Endpoint(s.mesh, "subscriptions", protocol.SubjectSubscription, s.subscriptions),
 		mesh.Endpoint(s.mesh, "functions", protocol.SubjectFunctions, s.functions),
 		mesh.Endpoint(s.mesh, "policy", protocol.SubjectPolicy, s.policy),
+		mesh.Endpoint(s.mesh, "observers", protocol.SubjectObservers, s.observers),
+		mesh.Endpoint(s.mesh, "observer-remove", protocol.SubjectObserverRemove, s.removeObserver),
 		mesh.Endpoint(s.mesh, "settings", protocol.SubjectSettings, s.readSettings),
 		mesh.Endpoint(s.mesh, "settings-change", protocol.SubjectSettingsChange, s.changeSettings),
 		mesh.Endpoint(s.mesh, "executions", protocol.SubjectExecutions, s.executionsPage),

@@ -310,6 +310,7 @@ func (l *lane) follow(w *worker, since time.Time, frames string, subs []protocol
 		now[sub.ID] = c
 		c.q.attach(c)
 		l.attended(c.q)
+		l.tuned(c.q)
 		c.q.store.Window(c.q.name, c.q.window())
 		l.wake(c.q)
 	}
