@@ -306,7 +306,9 @@ func (l *lane) deliverAlone(d *delivery, m *broker.Message) {
 	if m.Priority > 0 {
 		o.own(ownPriority, protocol.HeaderPriority, strconv.Itoa(int(m.Priority)))
 	}
-	l.trace(d, m)
+	if span := l.trace(d, m); span != "" {
+		o.own(ownSpan, protocol.HeaderSpan, span)
+	}
 	o.reply = l.seal.append(append(o.reply[:0], l.reply...), l.tokenOf(e))
 	o.msg = nats.Msg{Subject: c.Deliver, Reply: string(o.reply), Header: o.header, Data: m.Body}
 	err := l.s.bulk.PublishMsg(&o.msg)

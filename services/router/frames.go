@@ -2,11 +2,13 @@ package router
 
 import (
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/protocol/frame"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -41,6 +43,10 @@ func (f *frames) add(l *lane, d *delivery, m *broker.Message) {
 		Subscription: c.ID, Token: f.token, ID: e.ID, Attempt: e.Attempt, Generation: e.Generation,
 		MaxRetries: c.retries, TimeoutMs: c.timeout / int64(time.Millisecond),
 		Priority: m.Priority, Group: m.Group, Headers: m.Headers, Body: m.Body,
+	}
+	if span := l.trace(d, m); span != "" {
+		item.Headers = maps.Clone(item.Headers)
+		item.Headers[protocol.HeaderSpan] = []string{span}
 	}
 	x := f.frame(l, c.frames, item.Size())
 	x.buf = frame.AppendDelivery(x.buf, &item)
@@ -93,6 +99,7 @@ func (f *frames) send(l *lane, x *openFrame) {
 		l.s.log.Warn("deliveries could not be sent and are tried again", "lane", l.slot.name, "error", err)
 		l.stalledUntil = l.now + int64(stall)
 		for _, d := range x.deliveries {
+			d.endSpan(endBounced, err.Error())
 			l.putBack(d)
 		}
 	}
@@ -120,6 +127,7 @@ func (f *frames) bounced(l *lane, t token) {
 		}
 	}
 	for _, d := range all {
+		d.endSpan(endBounced, nobodyThere)
 		l.rest(d.c)
 		l.putBack(d)
 	}

@@ -223,7 +223,7 @@ func (l *lane) bounced(t token) {
 		return
 	}
 	l.rest(d.c)
-	d.endSpan(endBounced, "nobody was there to take it")
+	d.endSpan(endBounced, nobodyThere)
 	l.putBack(d)
 }
 
