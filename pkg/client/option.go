@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -29,6 +30,7 @@ type options struct {
 	logger    *slog.Logger
 	window    time.Duration
 	nats      []nats.Option
+	tracing   trace.TracerProvider
 }
 
 type workOptions struct {

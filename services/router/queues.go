@@ -5,8 +5,8 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -47,19 +47,14 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		}
 		return nil
 	}
-	prefix := ""
-	if r.Execution != "" {
-		prefix = scope.ScopedName(r.Execution, "")
-	}
 	var infos []protocol.QueueInfo
-	wanted := func(name string) bool { return name > r.After && strings.HasPrefix(name, prefix) }
 	for at := range l.ledger.Queues() {
-		if wanted(at.Name) {
+		if books.Wanted(at.Name, &r) {
 			infos = append(infos, describe(at))
 		}
 	}
 	for name, q := range l.queues {
-		if q.ledger == nil && (len(q.consumers) > 0 || q.bound != nil) && wanted(name) {
+		if q.ledger == nil && (len(q.consumers) > 0 || q.bound != nil) && books.Wanted(name, &r) {
 			infos = append(infos, q.info())
 		}
 	}
@@ -130,7 +125,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 func told(sum *counts) map[string]uint64 {
 	all := make(map[string]uint64)
 	for _, c := range []ledger.Counter{
-		ledger.Published, ledger.Deduplicated, ledger.Refused, ledger.Delivered, ledger.Acknowledged, ledger.Failed, ledger.Rejected,
+		ledger.Published, ledger.Deduplicated, ledger.Refused, ledger.Delivered, ledger.Acknowledged, ledger.Filtered, ledger.Failed, ledger.Rejected,
 		ledger.Incomplete, ledger.Vanished, ledger.Retried, ledger.DeadLettered, ledger.Superseded, ledger.Lost,
 	} {
 		all[c.String()] = 0

@@ -134,12 +134,13 @@ func (o *openLane) open(ctx context.Context) error {
 	}
 	o.s.bereave(o.at)
 	o.at.passed.owned()
-	told, err := mesh.Serve(o.s.mesh, "close-"+o.at.name, protocol.SubjectLane+o.at.name+"."+protocol.VerbClose, o.tell)
-	if err != nil {
+	told, err := mesh.Serve(o.s.mesh, "close-"+o.at.name, o.at.subject(protocol.VerbClose), o.tell)
+	ended, errEnded := mesh.Serve(o.s.mesh, "forget-"+o.at.name, o.at.subject(protocol.VerbForget), o.forgetQueue)
+	if err := errors.Join(err, errEnded); err != nil {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}
-	o.subs = append(o.subs, told)
+	o.subs = append(o.subs, told, ended)
 	return nil
 }
 
