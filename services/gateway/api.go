@@ -33,6 +33,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).waiting,
 	(*Service).health,
 	(*Service).diagnostic,
+	(*Service).reconciliation,
 }
 
 // addAPI adds every operation to mux, and what describes them: /openapi.json,

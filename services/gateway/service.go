@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
@@ -40,6 +41,9 @@ type Options struct {
 	// Listen is <host>:<port> for HTTP; port 0 is any free one; default
 	// DefaultListen. A host that is not loopback is refused.
 	Listen string
+	// Reconcile is how often the books are compared for /metrics; default
+	// DefaultReconcile, below 0 never.
+	Reconcile time.Duration
 }
 
 // Service is one instance of the gateway.
@@ -52,6 +56,7 @@ type Service struct {
 	mesh    *mesh.Service
 	address string
 
+	books     books
 	diagnoses chan struct{} // holds a token of each diagnosis under way
 
 	stop mesh.Lifecycle
@@ -66,6 +71,7 @@ type Service struct {
 func New(o Options) (*Service, error) {
 	o.Instance = cmp.Or(o.Instance, nuid.Next())
 	o.Listen = cmp.Or(o.Listen, DefaultListen)
+	o.Reconcile = cmp.Or(o.Reconcile, DefaultReconcile)
 	o.Mesh.Name = cmp.Or(o.Mesh.Name, "waybill-"+serviceName)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -82,7 +88,7 @@ func New(o Options) (*Service, error) {
 	if err := bind.Check("HTTP", host); err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses)}, nil
+	return &Service{o: o, log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses), books: books{one: make(chan struct{}, 1)}}, nil
 }
 
 // Start connects and listens. It fails with UNAVAILABLE if NATS cannot be
@@ -121,7 +127,25 @@ func (s *Service) start(ctx context.Context) (err error) {
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
+	if s.o.Reconcile > 0 {
+		s.background(s.reconcileAgain)
+	}
 	return s.mesh.Flush(ctx)
+}
+
+// background runs work until Stop, which waits for it.
+func (s *Service) background(work func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		work(ctx)
+	}()
+	s.stop.Add("background", func(context.Context) error {
+		cancel()
+		<-ended
+		return nil
+	})
 }
 
 // join connects for publishing.

@@ -43,6 +43,9 @@ type queue struct {
 	bound   *binding // nil: it does not receive it
 	leaving bool     // to be forgotten
 
+	head      ledger.Key // the next message when somebody last looked
+	headSince int64      // Service.clock
+
 	listed      bool // in the lane's round
 	nextInRound *queue
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -134,13 +135,42 @@ func (o *openLane) open(ctx context.Context) error {
 		return errors.Join(err, o.running.Stop(ctx))
 	}
 	o.at.away.Store(false)
-	told, err := mesh.Serve(o.s.mesh, "close-"+o.at.name, protocol.SubjectLane+o.at.name+"."+protocol.VerbClose, o.tell)
-	if err != nil {
+	if err := errors.Join(serve(o, protocol.VerbClose, o.tell), serve(o, protocol.VerbAudit, o.audit)); err != nil {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}
-	o.subs = append(o.subs, told)
 	return nil
+}
+
+// serve answers what is asked of the lane's owner.
+func serve[Q, R any](o *openLane, verb string, h func(context.Context, Q) (R, error)) error {
+	sub, err := mesh.Serve(o.s.mesh, verb+"-"+o.at.name, o.at.subject(verb), h)
+	if err == nil {
+		o.subs = append(o.subs, sub)
+	}
+	return err
+}
+
+// ask has f look something up in the lane.
+func ask[R any](ctx context.Context, o *openLane, f func(l *lane) R) (R, error) {
+	var none R
+	answers := make(chan R, 1)
+	if !o.running.Send(call(func(l *lane) { answers <- f(l) })) {
+		return none, errMoving
+	}
+	select {
+	case r := <-answers:
+		return r, nil
+	case <-o.running.Done():
+		return none, errMoving
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+func (o *openLane) audit(ctx context.Context, _ protocol.Empty) (protocol.LedgerAudit, error) {
+	audit, err := ask(ctx, o, func(l *lane) ledger.Audit { return l.ledger.Audit() })
+	return books.Audited(o.at.name, &audit), err
 }
 
 func (o *openLane) outcome(m *nats.Msg) {
