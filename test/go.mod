@@ -28,7 +28,6 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/nats-io/jwt/v2 v2.8.3 // indirect
 	github.com/nats-io/nkeys v0.4.17 // indirect
-	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/prometheus/client_golang v1.25.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -37,7 +36,6 @@ require (
 	github.com/vearutop/statigz v1.4.0 // indirect
 	github.com/waybill-mq/waybill/services/gateway v0.0.0 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -46,11 +44,15 @@ require (
 
 require (
 	github.com/alecthomas/kong v1.17.0
+	github.com/nats-io/nuid v1.0.1
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/waybill-mq/waybill/cmd/waybill v0.0.0
 	github.com/waybill-mq/waybill/services/dlq v0.0.0
 	github.com/waybill-mq/waybill/services/registry v0.0.0
 	github.com/waybill-mq/waybill/services/retry v0.0.0
 	github.com/waybill-mq/waybill/services/router v0.0.0
+	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/sync v0.25.0
 	google.golang.org/protobuf v1.36.12
 )

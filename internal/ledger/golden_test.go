@@ -52,6 +52,7 @@ func goldenRecords() map[string][]byte {
 			{key: 70, meta: encodedMeta}, {key: 71, meta: nil, out: &handover{dest: "dlq-01", number: 3}},
 		}),
 		"restate-spans": of(record{kind: KindRestate, key: 6, meta: &Meta{Queue: "/queue/e/r", Attempt: 2, LastFailure: 7, Spans: "a trace's id, and a span"}}),
+		"restate-group": of(record{kind: KindRestate, key: 3, meta: &Meta{Queue: "q", Attempt: 1, Group: 0x0102030405060708}}),
 		"restate":       of(record{kind: KindRestate, key: 1 << 40, meta: &goldenMeta}),
 		"decide":        of(record{kind: KindDecide, key: 5, meta: &goldenMeta, dest: "retry-02", number: 9}),
 		"settle":        of(record{kind: KindSettle, keys: []Key{9, 3, 1 << 50, 4}}),

@@ -282,23 +282,26 @@ func (k *Keeper) Alone() bool {
 // Total is the number of the service's ledgers; 0 before Start.
 func (k *Keeper) Total() int { return len(k.all) }
 
-// Current says whether the leases are certain to be still ours: they were
-// renewed less than Lease ago, by the monotonic clock. An owner looks before
-// it does what the log's fence cannot prevent, such as a delivery.
-func (k *Keeper) Current() bool {
+// Holds says whether the lease of a ledger is certain to be still ours: it was
+// renewed less than Lease ago, by the monotonic clock, and not given up since.
+// An owner looks before it does what the log's fence cannot prevent, such as a
+// delivery.
+func (k *Keeper) Holds(name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return time.Since(k.beaten) < k.o.Lease
+	return k.slots[name] != nil && k.currentLocked()
 }
+
+func (k *Keeper) currentLocked() bool { return time.Since(k.beaten) < k.o.Lease }
 
 // Ready says whether every ledger of the service has an owner that is known to
 // live, and each of this instance's is open; if not, why.
 func (k *Keeper) Ready() (ok bool, why []string) {
-	if !k.Current() {
-		why = append(why, fmt.Sprintf("the leases of the %s ledgers are not renewed: is NATS there, with JetStream?", k.o.Service))
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if !k.currentLocked() {
+		why = append(why, fmt.Sprintf("the leases of the %s ledgers are not renewed: is NATS there, with JetStream?", k.o.Service))
+	}
 	for _, name := range slices.Sorted(maps.Keys(k.slots)) {
 		switch open, err := k.slots[name].status(); {
 		case open:

@@ -173,7 +173,7 @@ func TestTheFirstInstanceKeepsAll(t *testing.T) {
 	if n := len(k.Owned()); n != 8 || k.Total() != 8 || len(f.open) != 8 {
 		t.Errorf("%d leases, %d open of %d", n, len(f.open), k.Total())
 	}
-	if ok, why := k.Ready(); !ok || !k.Current() {
+	if ok, why := k.Ready(); !ok || !k.Holds("router-00") {
 		t.Errorf("not ready: %v", why)
 	}
 	if n, err := ledger.Count(t.Context(), js, "router"); err != nil || n != 8 {
@@ -239,7 +239,7 @@ func TestASilentInstanceIsFollowed(t *testing.T) {
 		t.Errorf("ready while nobody serves: %v", why)
 	}
 	f.until("the other took over", func() bool { ok, _ := k.Ready(); return ok && len(k.Owned()) == 8 })
-	f.until("the dead one knows", func() bool { return !dead.Current() })
+	f.until("the dead one knows", func() bool { return !dead.Holds("router-00") })
 	if ok, _ := dead.Ready(); ok {
 		t.Error("an instance without NATS is ready")
 	}

@@ -45,6 +45,9 @@ type Meta struct {
 	// in memory.
 	Spans string
 	Story []byte // what happened since this ledger accepted it, see Tell
+	// Group is the GroupOf that counts in this queue instead of the message's; 0:
+	// the message's does. It is said when the message is accepted, and stays.
+	Group uint64
 	Extra []byte
 }
 
@@ -61,7 +64,7 @@ type Entry struct {
 	Incomplete uint32
 	// FirstFailure is the only time of Meta that stays in memory.
 	FirstFailure int64
-	Group        uint64 // GroupOf the message's
+	Group        uint64 // Meta.Group, or GroupOf the message's
 	Size         uint32 // bytes of headers and body
 	Priority     uint8  // the message's
 	Decided      bool   // handed over, or on its way: never to be delivered
@@ -83,6 +86,7 @@ const (
 	leaving flags = 1 << iota // a record that takes it away is staged
 	gone                      // settled or done: only somebody's pointer is left
 	bare                      // its Meta has nothing but what Entry holds
+	grouped                   // its Group is Meta.Group
 	shared                    // its message may be another entry's too, see frame.bodies
 )
 

@@ -157,6 +157,7 @@ func appendMeta(b []byte, num protowire.Number, m *Meta) []byte {
 	b = appendString(b, 11, m.Source)
 	b = appendString(b, 12, m.Spans)
 	b = appendString(b, 13, m.Story)
+	b = appendFixed(b, 14, m.Group)
 	b = append(b, m.Extra...)
 	return shut(b, start)
 }
@@ -195,6 +196,8 @@ func decodeMeta(b []byte, intern interner) (m Meta, err error) {
 			m.Spans = string(f.slice())
 		case 13:
 			m.Story = bytes.Clone(f.slice())
+		case 14:
+			m.Group = f.uint()
 		default:
 			m.Extra = append(m.Extra, f.raw...)
 		}

@@ -131,6 +131,7 @@ func drawMeta(rt *rapid.T) Meta {
 		Attempt: rapid.Uint32().Draw(rt, "attempt"), Due: rapid.Int64().Draw(rt, "due"),
 		Error:       rapid.StringN(0, 20, 40).Draw(rt, "error"),
 		LastFailure: rapid.Int64().Draw(rt, "failure"), Spans: rapid.SampledFrom([]string{"", "a", "ab"}).Draw(rt, "spans"),
+		Group: rapid.Uint64Range(0, 2).Draw(rt, "its group"),
 	}
 }
 
@@ -154,13 +155,14 @@ func (m *model) settleOne(rt *rapid.T) {
 func (m *model) restate(rt *rapid.T) {
 	e, meta := m.entry(rt), drawMeta(rt)
 	meta.Queue = e.Queue.Name
+	meta.Group = e.ownGroup()
 	m.l.Restate(e, meta, meta)
 	m.turn()
 }
 
 func (m *model) decide(rt *rapid.T) {
 	e, meta := m.entry(rt), drawMeta(rt)
-	meta.Queue = e.Queue.Name
+	meta.Queue, meta.Group = e.Queue.Name, e.ownGroup()
 	if m.l.Decide(e, "sim-01", meta, meta) {
 		m.l.CountWith(e.Queue, Retried)
 	}

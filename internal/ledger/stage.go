@@ -278,6 +278,7 @@ func (l *Ledger) takes(e *Entry) bool {
 	return !e.Decided && !e.flags.is(leaving) && !e.flags.is(gone)
 }
 
+// whole is what is recorded of a meta: an entry stays in its group.
 func (l *Ledger) whole(e *Entry, meta Meta) *Meta {
 	if meta.Extra == nil {
 		meta.Extra = l.extras[e.Key]
@@ -285,8 +286,16 @@ func (l *Ledger) whole(e *Entry, meta Meta) *Meta {
 	if meta.Story == nil {
 		meta.Story = l.stories[e.Key]
 	}
-	meta.Error = clip(meta.Error, protocol.MaxErrorText)
+	meta.Error, meta.Group = clip(meta.Error, protocol.MaxErrorText), e.ownGroup()
 	return &meta
+}
+
+// ownGroup is Meta.Group.
+func (e *Entry) ownGroup() uint64 {
+	if e.flags.is(grouped) {
+		return e.Group
+	}
+	return 0
 }
 
 // clip cuts a text at n bytes, between runes.

@@ -405,6 +405,10 @@ func (s *state) setMeta(e *Entry, m *Meta) {
 	if m.bare() {
 		e.flags |= bare
 	}
+	if m.Group != 0 {
+		e.Group = m.Group
+		e.flags |= grouped
+	}
 	setRare(s.extras, e.Key, m.Extra)
 	if !e.Decided {
 		setRare(s.stories, e.Key, m.Story)

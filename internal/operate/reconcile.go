@@ -138,7 +138,10 @@ func audit(ctx context.Context, nc *nats.Conn, ledgers []aLedger, seen map[strin
 		}
 		group.Go(func() error {
 			a, err := auditOne(ctx, nc, l, until)
-			answers[i] = a
+			if errors.Is(err, errUnseen) {
+				return nil
+			}
+			answers[i] = &a
 			return err
 		})
 	}
@@ -155,25 +158,28 @@ func audit(ctx context.Context, nc *nats.Conn, ledgers []aLedger, seen map[strin
 // ownerTime is how long ledgers may be without an owner.
 const ownerTime = 10 * time.Second
 
-func auditOne(ctx context.Context, nc *nats.Conn, l aLedger, until time.Time) (*protocol.LedgerAudit, error) {
+// errUnseen: a ledger has no owner that answers.
+var errUnseen = errors.New("unseen")
+
+func auditOne(ctx context.Context, nc *nats.Conn, l aLedger, until time.Time) (protocol.LedgerAudit, error) {
 	again := time.NewTicker(auditAgain)
 	defer again.Stop()
 	for {
 		a, err := mesh.Request[protocol.LedgerAudit](ctx, nc, l.subject, protocol.Empty{})
 		switch {
 		case err == nil:
-			return &a, nil
+			return a, nil
 		case ctx.Err() != nil:
-			return nil, err
+			return a, err
 		case protocol.CodeOf(err) != protocol.CodeUnavailable:
-			return nil, err
+			return a, err
 		case time.Now().After(until):
-			return nil, nil
+			return a, errUnseen
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return nil, err
+			return a, err
 		}
 	}
 }

@@ -26,14 +26,15 @@ const (
 // Client is a connection to a mesh. Its methods may be called from any
 // goroutine. It reconnects by itself, for ever.
 type Client struct {
-	nc       *nats.Conn
-	name     string
-	log      *slog.Logger
-	window   time.Duration
-	link     *gate // open while connected
-	presence *presence
-	crew     crew       // runs all handlers
-	sender   *Publisher // of Publish and PublishMany
+	nc        *nats.Conn
+	name      string
+	namespace string
+	log       *slog.Logger
+	window    time.Duration
+	link      *gate // open while connected
+	presence  *presence
+	crew      crew       // runs all handlers
+	sender    *Publisher // of Publish and PublishMany
 
 	mu         sync.Mutex
 	publishers map[*Publisher]struct{}
@@ -46,14 +47,14 @@ type Client struct {
 // nats://127.0.0.1:4222. It fails with UNAVAILABLE if that cannot be reached
 // before ctx ends, 5 s at most, and with INVALID_ARGS for a bad option.
 func Connect(ctx context.Context, address string, opts ...Option) (*Client, error) {
-	o := options{name: defaultName(), logger: slog.Default(), window: DefaultDrainWindow}
+	o := options{name: defaultName(), namespace: protocol.DefaultNamespace, logger: slog.Default(), window: DefaultDrainWindow}
 	for _, opt := range opts {
 		if err := opt.connect(&o); err != nil {
 			return nil, err
 		}
 	}
 	c := &Client{
-		name: o.name, log: o.logger, window: o.window,
+		name: o.name, namespace: o.namespace, log: o.logger, window: o.window,
 		link:       newGate(),
 		publishers: make(map[*Publisher]struct{}),
 		closed:     make(chan struct{}),

@@ -158,6 +158,11 @@ type ending struct {
 
 func handedBack(text string) ending { return ending{outcome: protocol.Cancelled, text: text} }
 
+func isInactive(err error) bool {
+	_, ok := errors.AsType[inactiveError](err)
+	return ok
+}
+
 // errShutdown is why a handler's context is cancelled at shutdown.
 var errShutdown = errors.New("the worker is shutting down")
 
@@ -175,6 +180,8 @@ func outcomeOf(ctx context.Context, err error) ending {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return ending{outcome: protocol.Acknowledged}
+	case isInactive(err):
+		return handedBack(errorText(err.Error()))
 	case isRejection(err):
 		return ending{outcome: protocol.Rejected, text: errorText(err.Error())}
 	case errors.Is(cause, errShutdown) && (errors.Is(err, context.Canceled) || errors.Is(err, errShutdown)):

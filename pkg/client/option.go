@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // DefaultDrainWindow is how long Close and Worker.Stop let handlers finish
@@ -23,10 +24,11 @@ type WorkOption interface{ work(o *workOptions) error }
 type HandleOption interface{ handle(o *handleOptions) error }
 
 type options struct {
-	name   string
-	logger *slog.Logger
-	window time.Duration
-	nats   []nats.Option
+	name      string
+	namespace string
+	logger    *slog.Logger
+	window    time.Duration
+	nats      []nats.Option
 }
 
 type workOptions struct {
@@ -80,6 +82,15 @@ func (n NameOption) work(o *workOptions) error {
 	}
 	o.name = string(n)
 	return nil
+}
+
+// Namespace is the one the program's name is a name in, and that of functions
+// which name none. Default protocol.DefaultNamespace.
+func Namespace(namespace string) Option {
+	return connectFunc(func(o *options) error {
+		o.namespace = namespace
+		return scope.CheckNamespace(namespace)
+	})
 }
 
 // Logger sets where the client logs. Default slog.Default(). Payloads are

@@ -364,7 +364,7 @@ func (p *presence) declaration(one any, others int) *declaration {
 	defer p.mu.Unlock()
 	p.revision++
 	d := &declaration{workers: make(map[string]*Worker, len(p.workers)), hello: protocol.Hello{
-		WorkerID: p.id, Name: p.c.name, SDK: sdk, Revision: p.revision,
+		WorkerID: p.id, Name: p.c.name, Namespace: p.c.namespace, SDK: sdk, Revision: p.revision,
 		Outcomes: []protocol.Outcome{protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled},
 	}}
 	others = min(others, mostTogether-(len(p.workers)+len(p.functions)-len(p.fresh))-1)
@@ -556,7 +556,10 @@ func (p *presence) bye(ctx context.Context) {
 	if !p.c.link.isOpen.Load() || p.c.nc.FlushWithContext(ctx) != nil {
 		return
 	}
-	body, err := json.Marshal(protocol.Bye{WorkerID: p.id})
+	p.mu.Lock()
+	bye := protocol.Bye{WorkerID: p.id, Revision: p.revision}
+	p.mu.Unlock()
+	body, err := json.Marshal(bye)
 	if err != nil {
 		return
 	}

@@ -218,7 +218,8 @@ func (c *compiler) tests(at place, n uint32, depth int) ([]test, error) {
 		if !known {
 			return at.in("%s", operator).errorf("is no operator; there are %s", strings.Join(slices.Sorted(maps.Keys(operators)), ", "))
 		}
-		if c.operators++; c.operators > MaxOperators {
+		c.operators++
+		if c.operators > MaxOperators {
 			return at.errorf("is the operator after the %dth, which is all that a filter may have; $in takes up to %d values", MaxOperators, MaxMembers)
 		}
 		w := written{operator: operator, operand: string(c.d.bytes(v))}
@@ -298,7 +299,8 @@ func (c *compiler) anyElement(at place, w written, n uint32, depth int) (test, e
 	if k := c.kind(n); k != object {
 		return nil, at.errorf("takes an object of operators, or a filter about @, not %s", k)
 	}
-	if depth++; depth > MaxDepth {
+	depth++
+	if depth > MaxDepth {
 		return nil, at.errorf("is nested deeper than %d levels ($or, $not and $any each add one)", MaxDepth)
 	}
 	t := &anyElement{written: w}

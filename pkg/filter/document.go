@@ -65,6 +65,30 @@ func (d *Document) read() {
 	}
 }
 
+// Member is the text of a member of the input, if that is an object and the
+// member a string or a number; empty otherwise. Equal numbers have equal texts.
+func (d *Document) Member(name string) string {
+	if !d.IsJSON() {
+		return ""
+	}
+	input := d.root("input")
+	if input == none || d.tape.nodes[input].kind != object {
+		return ""
+	}
+	n := d.member(input, name)
+	if n == none {
+		return ""
+	}
+	switch v := &d.tape.nodes[n]; v.kind {
+	case text:
+		return string(d.text(v))
+	case number:
+		return strconv.FormatFloat(d.float(v)+0, 'g', -1, 64)
+	default:
+		return ""
+	}
+}
+
 // root is the value of a root; none if there is none.
 func (d *Document) root(name string) uint32 {
 	switch {

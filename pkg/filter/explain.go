@@ -30,7 +30,7 @@ func (f *Filter) Explain(d *Document) []Reason {
 }
 
 func (g group) explain(d *Document, element uint32) []Reason {
-	var rs []Reason
+	rs := make([]Reason, 0, len(g))
 	for _, c := range g {
 		rs = append(rs, c.explain(d, element)...)
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/waybill-mq/waybill/pkg/filter"
@@ -32,12 +33,12 @@ func matches(t *testing.T, raw, payload string) bool {
 
 // vectors are the right answers that every implementation of the language has.
 type vectors struct {
-	Document json.RawMessage
+	Document json.RawMessage `json:"document"`
 	Cases    []struct {
-		Filter  json.RawMessage
-		Matches bool
-		Error   protocol.Code
-	}
+		Filter  json.RawMessage `json:"filter"`
+		Matches bool            `json:"matches"`
+		Error   protocol.Code   `json:"error"`
+	} `json:"cases"`
 }
 
 func readVectors(t testing.TB) vectors {
@@ -271,7 +272,7 @@ func TestExplain(t *testing.T) {
 			{Clause: "$and", Reasons: []filter.Reason{{Clause: "input.q $in [1]", Why: "is absent"}}},
 		}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	if rs := f.Explain(new(filter.Document).Input([]byte("{"))); len(rs) != 1 || rs[0].Matches || !strings.Contains(rs[0].Why, "not JSON") {
@@ -341,10 +342,8 @@ func anyKey(t *rapid.T) string {
 }
 
 func anyPath(t *rapid.T, root string) string {
-	for range rapid.IntRange(0, 3).Draw(t, "segments") {
-		root += rapid.SampledFrom([]string{".a", ".b", ".0", ".1", `.a\\.b`, `.\\\\`}).Draw(t, "segment")
-	}
-	return `"` + root + `"`
+	segments := rapid.SliceOfN(rapid.SampledFrom([]string{".a", ".b", ".0", ".1", `.a\\.b`, `.\\\\`}), 0, 3).Draw(t, "segments")
+	return `"` + root + strings.Join(segments, "") + `"`
 }
 
 func anyFilter(t *rapid.T, root string, depth int) string {

@@ -83,8 +83,8 @@ func (t *tape) value() (ended, ok bool) {
 }
 
 func (t *tape) begin(k kind, closing byte) (ended, ok bool) {
-	t.push(node{start: uint32(t.at), next: t.open, kind: k}) //nolint:gosec // a payload has fewer than 2^32 bytes
-	t.open = uint32(len(t.nodes) - 1)                        //nolint:gosec // and fewer nodes than bytes
+	t.push(node{start: uint32(t.at), next: t.open, kind: k})
+	t.open = uint32(len(t.nodes) - 1)
 	t.at++
 	t.space()
 	if t.peek() == closing {
@@ -98,7 +98,7 @@ func (t *tape) begin(k kind, closing byte) (ended, ok bool) {
 func (t *tape) end() {
 	t.at++
 	n := &t.nodes[t.open]
-	t.open, n.next, n.end = n.next, uint32(len(t.nodes)), uint32(t.at) //nolint:gosec // as in begin
+	t.open, n.next, n.end = n.next, uint32(len(t.nodes)), uint32(t.at)
 }
 
 // after reads what follows a value: the ends of containers, and a comma with
@@ -162,7 +162,7 @@ func (t *tape) space() {
 
 // scalar pushes what is between from and to.
 func (t *tape) scalar(k kind, from, to int, escaped bool) bool {
-	t.push(node{start: uint32(from), end: uint32(to), next: uint32(len(t.nodes) + 1), kind: k, escaped: escaped}) //nolint:gosec // as in begin
+	t.push(node{start: uint32(from), end: uint32(to), next: uint32(len(t.nodes) + 1), kind: k, escaped: escaped})
 	return true
 }
 

@@ -44,6 +44,8 @@ var documents = []any{
 	protocol.SubscriptionSpec{}, protocol.Tuning{}, protocol.SubscriptionsPage{}, protocol.SubscriptionsRequest{}, protocol.Worker{},
 	protocol.WaitingActReply{}, protocol.WaitingActRequest{}, protocol.WaitingListRequest{}, protocol.WaitingMessage{}, protocol.WaitingPage{},
 	protocol.WorkerChanged{}, protocol.WorkersPage{}, protocol.WorkersRequest{},
+	protocol.Webhook{}, protocol.WebhookRequest{}, protocol.WebhookRotateRequest{}, protocol.WebhookSecret{}, protocol.WebhookSetRequest{}, protocol.WebhookSpec{},
+	protocol.WebhooksPage{}, protocol.WebhooksRequest{},
 }
 
 // nameOf is a document's name in file names: publish_ack for PublishAck.

@@ -123,6 +123,9 @@ type RegisteredSubscription struct {
 // Bye ends a worker's registration.
 type Bye struct {
 	WorkerID string `json:"worker_id"`
+	// Revision is the worker's newest Hello, so that one which is late on its
+	// way is refused. 0: none is.
+	Revision uint64 `json:"revision,omitempty"`
 }
 
 // Keepalive is published by each worker on SubjectKeepalive + its id. It

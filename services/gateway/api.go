@@ -25,12 +25,14 @@ const operationTimeout = 30 * time.Second
 // the one place where a noun comes in.
 var nouns = []func(*Service, huma.API){
 	(*Service).messages,
+	(*Service).batch,
 	(*Service).queues,
 	(*Service).subscriptions,
 	(*Service).workers,
 	(*Service).executions,
 	(*Service).deadLetters,
 	(*Service).waiting,
+	(*Service).webhookOperations,
 	(*Service).health,
 	(*Service).diagnostic,
 	(*Service).reconciliation,

@@ -28,7 +28,7 @@ type Publication struct {
 	DelayMs   int64  `header:"Waybill-Delay-Ms" minimum:"0" doc:"Deliver it this many milliseconds after now."`
 	DeliverAt string `header:"Waybill-Deliver-At" doc:"Deliver it at this time: RFC 3339 with its zone, or milliseconds since 1970."`
 	Group     string `header:"Waybill-Group" doc:"The message's group, for FIFO queues."`
-	Priority  uint8  `header:"Waybill-Priority" doc:"The higher, the sooner, in a queue with priorities."`
+	Priority  int    `header:"Waybill-Priority" minimum:"0" maximum:"255" doc:"The higher, the sooner, in a queue with priorities."`
 	RawBody   []byte
 
 	headers map[string]string
@@ -61,9 +61,14 @@ func (in *Publication) message(to client.Destination) (client.Message, error) {
 	at, err := parseTime(in.DeliverAt)
 	return client.Message{
 		To: to, Data: in.RawBody, Headers: in.headers, DedupID: in.DedupID,
-		Delay: time.Duration(min(in.DelayMs, 2*protocol.MaxSchedule.Milliseconds())) * time.Millisecond, DeliverAt: at,
-		Group: in.Group, Priority: in.Priority,
+		Delay: delay(in.DelayMs), DeliverAt: at,
+		Group: in.Group, Priority: uint8(in.Priority),
 	}, err
+}
+
+// delay is that of milliseconds, whose number may be too large for one.
+func delay(ms int64) time.Duration {
+	return time.Duration(min(ms, 2*protocol.MaxSchedule.Milliseconds())) * time.Millisecond
 }
 
 // parseTime reads a time as HeaderDeliverAt has it; "" is none.
@@ -106,10 +111,8 @@ func (s *Service) messages(api huma.API) {
 	}, func(ctx context.Context, in *publishTopicInput) (*answer[protocol.PublishAck], error) {
 		return s.publish(ctx, client.Topic(in.Topic), &in.Publication)
 	})
-	for path, item := range api.OpenAPI().Paths {
-		if strings.HasSuffix(path, "/messages") {
-			item.Post.RequestBody.Required = false // a payload may be empty
-		}
+	for _, path := range []string{"/queues/{execution}/{route}/messages", "/topics/{topic}/messages"} {
+		api.OpenAPI().Paths[apiPrefix+path].Post.RequestBody.Required = false // a payload may be empty
 	}
 }
 

@@ -44,6 +44,12 @@ type Options struct {
 	// Reconcile is how often the books are compared for /metrics; default
 	// DefaultReconcile, below 0 never.
 	Reconcile time.Duration
+	// Drain is how long Stop lets calls of webhooks finish before they are cut
+	// off and their messages handed back; default client.DefaultDrainWindow.
+	Drain time.Duration
+	// Replicas of the bucket of webhooks, made at the first start on this NATS;
+	// default 1.
+	Replicas int
 }
 
 // Service is one instance of the gateway.
@@ -52,11 +58,13 @@ type Service struct {
 	log *slog.Logger
 
 	nc      *nats.Conn
-	client  *client.Client // publishes
+	client  *client.Client // publishes, and works for webhooks
 	mesh    *mesh.Service
 	address string
 
-	books     books
+	books    books
+	webhooks *webhooks
+
 	diagnoses chan struct{} // holds a token of each diagnosis under way
 
 	stop mesh.Lifecycle
@@ -72,6 +80,8 @@ func New(o Options) (*Service, error) {
 	o.Instance = cmp.Or(o.Instance, nuid.Next())
 	o.Listen = cmp.Or(o.Listen, DefaultListen)
 	o.Reconcile = cmp.Or(o.Reconcile, DefaultReconcile)
+	o.Drain = cmp.Or(o.Drain, client.DefaultDrainWindow)
+	o.Replicas = cmp.Or(o.Replicas, 1)
 	o.Mesh.Name = cmp.Or(o.Mesh.Name, "waybill-"+serviceName)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -124,6 +134,9 @@ func (s *Service) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := s.followWebhooks(ctx); err != nil {
+		return err
+	}
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
@@ -163,7 +176,7 @@ func (s *Service) connectClient(ctx context.Context) (*client.Client, error) {
 	if o.InProcess != nil {
 		opts = append(slices.Clip(opts), nats.InProcessServer(o.InProcess))
 	}
-	return client.Connect(ctx, cmp.Or(o.URL, nats.DefaultURL), client.Name(o.Name), client.Logger(s.log), client.NATS(slices.Clone(opts)...))
+	return client.Connect(ctx, cmp.Or(o.URL, nats.DefaultURL), client.Name(o.Name), client.Logger(s.log), client.DrainWindow(s.o.Drain), client.NATS(slices.Clone(opts)...))
 }
 
 // listen takes the address and serves it in a goroutine that Stop waits for.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -16,10 +17,22 @@ type directory struct {
 	mu      sync.RWMutex
 	workers map[string]*workerDoc
 	byQueue map[string]map[string]*protocol.Subscription // by queue and subscription id
+	ended   map[string]ending
 }
 
+// ending is the end of a worker's registration, which what is late on its way
+// must not undo: an older record that is still being read, or a declaration.
+type ending struct {
+	revision uint64 // of the record
+	left     uint64 // the newest declaration before a Bye
+	at       time.Time
+}
+
+// endingKept is how long an ending is remembered, at least.
+const endingKept = time.Minute
+
 func newDirectory() *directory {
-	return &directory{workers: map[string]*workerDoc{}, byQueue: map[string]map[string]*protocol.Subscription{}}
+	return &directory{workers: map[string]*workerDoc{}, byQueue: map[string]map[string]*protocol.Subscription{}, ended: map[string]ending{}}
 }
 
 // apply takes a record if it is newer than what is known; one that says Gone
@@ -28,11 +41,12 @@ func (d *directory) apply(doc *workerDoc) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.workers[doc.ID]
-	if old != nil && old.KVRevision >= doc.KVRevision {
+	if old != nil && old.KVRevision >= doc.KVRevision || d.ended[doc.ID].revision >= doc.KVRevision {
 		return false
 	}
 	d.removeLocked(old)
 	if doc.Gone {
+		d.ended[doc.ID] = ending{revision: doc.KVRevision, left: d.ended[doc.ID].left, at: time.Now()}
 		return true
 	}
 	d.workers[doc.ID] = doc
@@ -56,6 +70,34 @@ func (d *directory) drop(id string, revision uint64) (dropped bool) {
 	}
 	d.removeLocked(old)
 	return true
+}
+
+// left says whether a declaration is one from before its worker's Bye.
+func (d *directory) left(worker string, declaration uint64) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	last := d.ended[worker].left
+	return last > 0 && declaration <= last
+}
+
+// leave notes a worker's Bye. Its record may be known from elsewhere already.
+func (d *directory) leave(worker string, declaration uint64) {
+	if declaration == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.ended[worker]
+	e.left, e.at = max(e.left, declaration), time.Now()
+	d.ended[worker] = e
+}
+
+// forgetEnded forgets the endings that nothing can be late for any more: all
+// that was written before the time has been read.
+func (d *directory) forgetEnded(before time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.ended, func(_ string, e ending) bool { return e.at.Before(before) && time.Since(e.at) > endingKept })
 }
 
 func (d *directory) removeLocked(doc *workerDoc) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -22,11 +24,18 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 	}
 	doc := s.known.worker(h.WorkerID)
 	for {
+		if s.known.left(h.WorkerID, h.Revision) {
+			return protocol.Registered{}, overtaken(&h)
+		}
 		next, refused, err := s.declare(ctx, &h, doc)
 		if err != nil {
 			return protocol.Registered{}, err
 		}
 		err = s.store.put(ctx, next)
+		if err == nil && s.known.left(h.WorkerID, h.Revision) {
+			_, err = s.gone(ctx, next, h.Revision)
+			return protocol.Registered{}, errors.Join(overtaken(&h), err)
+		}
 		if err == nil {
 			s.announce(next)
 			err = s.confirm(ctx, doc, next)
@@ -43,6 +52,10 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 			return protocol.Registered{}, err
 		}
 	}
+}
+
+func overtaken(h *protocol.Hello) error {
+	return protocol.Errorf(protocol.CodeConflict, "declaration %d of worker %s came after the worker's bye: declare with a higher revision to be there again", h.Revision, h.WorkerID)
 }
 
 // declare is the record a Hello makes of the one before, nil if there is none.
@@ -72,19 +85,18 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 			sub.TimeoutMs = settings.Observers.ActivationTimeoutMs
 		}
 	}
-	refused, err := s.claimAll(ctx, &next.Worker)
+	refused, err := s.claimAll(ctx, before, &next.Worker)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range next.Subscriptions {
+	err = each(ctx, next.Subscriptions, func(ctx context.Context, sub *protocol.Subscription) error {
 		// A listener's queue ends with it, and needs no policy then.
-		if sub := &next.Subscriptions[i]; sub.Since.Equal(now) && sub.Kind != protocol.KindListen {
-			if err := s.keepPolicy(ctx, sub); err != nil {
-				return nil, nil, err
-			}
+		if !sub.Since.Equal(now) || sub.Kind == protocol.KindListen {
+			return nil
 		}
-	}
-	return next, refused, nil
+		return s.keepPolicy(ctx, sub)
+	})
+	return next, refused, err
 }
 
 // keepPolicy makes the policy of a queue's newest subscription the queue's.
@@ -110,16 +122,20 @@ func (s *Service) bye(ctx context.Context, b protocol.Bye) (protocol.Empty, erro
 	if err := scope.CheckToken(b.WorkerID); err != nil {
 		return protocol.Empty{}, err
 	}
+	s.known.leave(b.WorkerID, b.Revision)
 	for {
 		doc, err := s.store.worker(ctx, b.WorkerID)
 		if err != nil {
 			return protocol.Empty{}, err
 		}
-		if doc == nil || doc.Gone {
+		if doc == nil {
+			doc = &workerDoc{Worker: protocol.Worker{ID: b.WorkerID}}
+		}
+		if doc.Gone || doc.KVRevision == 0 && b.Revision == 0 {
 			s.alive.forget(b.WorkerID)
 			return protocol.Empty{}, nil
 		}
-		end, err := s.gone(ctx, doc)
+		end, err := s.gone(ctx, doc, b.Revision)
 		switch {
 		case errors.Is(err, errMoved):
 			continue
@@ -140,10 +156,11 @@ func (s *Service) confirmEnd(ctx context.Context, doc, end *workerDoc) {
 }
 
 // gone ends a registration: the record says so first, with a revision that
-// orders it among the worker's other changes, and is then removed. It is
-// errMoved if the record is not doc any more.
-func (s *Service) gone(ctx context.Context, doc *workerDoc) (*workerDoc, error) {
-	end := &workerDoc{Head: doc.Head, Worker: doc.Worker}
+// orders it among the worker's other changes, and is then removed. left is the
+// worker's last declaration if it said Bye. It is errMoved if the record is not
+// doc any more.
+func (s *Service) gone(ctx context.Context, doc *workerDoc, left uint64) (*workerDoc, error) {
+	end := &workerDoc{Head: doc.Head, Worker: doc.Worker, Left: left}
 	end.Gone, end.Subscriptions, end.Functions = true, nil, nil
 	if err := s.store.put(ctx, end); err != nil {
 		return nil, err
@@ -181,6 +198,18 @@ func (s *Service) announce(doc *workerDoc) {
 	}
 	if err != nil { // they read the records again by themselves
 		s.log.Warn("a worker's change could not be announced", "worker", doc.ID, "error", err)
+	}
+}
+
+// told takes the end of a worker that another registry announced: its record may
+// be removed before the watch has come to it.
+func (s *Service) told(m *nats.Msg) {
+	var changed protocol.WorkerChanged
+	if err := json.Unmarshal(m.Data, &changed); err != nil || !changed.Worker.Gone {
+		return
+	}
+	if doc := (&workerDoc{Worker: changed.Worker}); s.known.apply(doc) {
+		s.hear(doc)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,15 +65,19 @@ func (p *presence) look(nc *nats.Conn, now time.Time) {
 	p.looked = now
 }
 
-// silent says whether a worker has not been heard for too long.
-func (p *presence) silent(id string, now time.Time) bool {
+// nobody is when it last began that anybody could be heard.
+func (p *presence) nobody() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := p.heard[id]
-	if p.since.After(last) {
-		last = p.since
-	}
-	return now.Sub(last) > p.silence
+	return p.since
+}
+
+// silent says whether a worker has not been heard for too long. Patience is the
+// least time that it has since anybody could be heard.
+func (p *presence) silent(id string, patience time.Duration, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.heard[id]) > p.silence && now.Sub(p.since) > max(p.silence, patience)
 }
 
 // ask says whether the caller is the one to look a worker up; it calls asked
@@ -157,11 +162,21 @@ func (s *Service) expire(ctx context.Context) {
 		now := time.Now()
 		s.alive.look(s.nc, now)
 		for _, doc := range s.known.all() {
-			if s.alive.silent(doc.ID, now) {
+			if s.alive.silent(doc.ID, s.patience(doc), now) {
 				s.expireOne(ctx, doc)
 			}
 		}
 	}
+}
+
+// patience is how long nobody expires after this registry, or NATS, was away:
+// observers have their grace to come back in.
+func (s *Service) patience(doc *workerDoc) time.Duration {
+	if !slices.ContainsFunc(doc.Subscriptions, func(sub protocol.Subscription) bool { return sub.Kind == protocol.KindObserve }) {
+		return 0
+	}
+	settings := s.settings.get()
+	return settings.ObserverGrace()
 }
 
 // expireOne takes a worker out, unless its record has changed: then somebody
@@ -169,7 +184,7 @@ func (s *Service) expire(ctx context.Context) {
 func (s *Service) expireOne(ctx context.Context, doc *workerDoc) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.keepalive())
 	defer cancel()
-	switch _, err := s.gone(ctx, doc); {
+	switch _, err := s.gone(ctx, doc, 0); {
 	case err == nil:
 		s.log.Info("a worker is silent and counts as gone", "worker", doc.ID, "name", doc.Name, "silence", s.o.Silence)
 	case errors.Is(err, errMoved):

@@ -294,6 +294,59 @@ func TestByeEndsARegistration(t *testing.T) {
 	}
 }
 
+// A declaration that comes after its worker's bye is none, whichever registry
+// has it; a newer one is.
+func TestByeOvertakesADeclaration(t *testing.T) {
+	server := mustServer(t)
+	for _, name := range []string{"a", "b"} {
+		mustStart(t, server, registry.Options{Instance: name})
+	}
+	nc := mustConnect(t, server)
+	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w1", Revision: 3})
+	for revision := range uint64(4) {
+		late := one("w1", execution, "a")
+		late.Revision = revision
+		eventually(t, "the refusal of a late declaration", func() bool { // the other registry may not know yet
+			_, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, late)
+			return protocol.CodeOf(err) == protocol.CodeConflict
+		})
+	}
+	eventually(t, "nobody to be listed", func() bool { return len(workers(t, nc)) == 0 })
+	again := one("w1", execution, "a")
+	again.Revision = 4
+	hello(t, nc, again)
+}
+
+// Workers that come and go at once are not listed afterwards, however late what
+// they declared is read.
+func TestManyComeAndGo(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	ctx := guard(t)
+	var coming sync.WaitGroup
+	for i := range 20 {
+		coming.Go(func() {
+			for j := range 10 {
+				h := one(fmt.Sprintf("w%d-%d", i, j), execution, "a")
+				_, err := mesh.Request[protocol.Registered](ctx, nc, protocol.SubjectHello, h)
+				if err == nil {
+					_, err = mesh.Request[protocol.Empty](ctx, nc, protocol.SubjectBye, protocol.Bye{WorkerID: h.WorkerID, Revision: h.Revision})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	coming.Wait()
+	if listed := workers(t, nc); len(listed) != 0 {
+		t.Errorf("%d are still listed", len(listed))
+	}
+	hello(t, nc, one("last", execution, "a")) // whose record is read after all of theirs
+	eventually(t, "the last alone to be listed", func() bool { return len(workers(t, nc)) == 1 })
+}
+
 // messages are all that the bucket holds, markers of deleted keys included.
 func messages(t *testing.T, nc *nats.Conn) uint64 {
 	t.Helper()
@@ -852,8 +905,8 @@ func TestAnObserverIDBelongsToOneWorker(t *testing.T) {
 	}
 	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w21"})
 	other.Revision = 3
-	if r := hello(t, nc, other); len(r.Subscriptions) != 1 {
-		t.Errorf("after a goodbye: %+v", r)
+	if r := hello(t, nc, other); len(r.Refused) != 1 || !strings.Contains(r.Refused[0].Error.Message, "until") {
+		t.Errorf("another program has what was left behind: %+v", r)
 	}
 }
 

@@ -164,8 +164,9 @@ func (s *Service) follow(ctx context.Context) error {
 
 func (s *Service) serve() error {
 	_, err := s.mesh.Raw("keepalive", protocol.SubjectKeepalive+"*", "", s.keepalive)
+	_, told := s.mesh.Raw("workers-changed", protocol.SubjectWorkerChanged, "", s.told)
 	_, private := s.mesh.Raw("on-message", protocol.FunctionSubject("*", protocol.FunctionOnMessage), mesh.QueueGroup, s.onMessage)
-	return errors.Join(err, private,
+	return errors.Join(err, told, private,
 		mesh.Endpoint(s.mesh, "hello", protocol.SubjectHello, s.hello),
 		mesh.Endpoint(s.mesh, "bye", protocol.SubjectBye, s.bye),
 		mesh.Endpoint(s.mesh, "workers", protocol.SubjectWorkers, s.workers),

@@ -40,6 +40,8 @@ type workerDoc struct {
 	// Resting are subscriptions that the worker declared of executions which
 	// are gone.
 	Resting []protocol.Subscription `json:"resting,omitempty"`
+	// Left is the newest declaration of a worker that said Bye.
+	Left uint64 `json:"left,omitempty"`
 }
 
 type policyDoc struct {

@@ -36,7 +36,7 @@ func (s *Service) watch(ctx context.Context, first func()) {
 }
 
 func (s *Service) watchOnce(ctx context.Context, first func()) error {
-	missing := s.known.revisions()
+	missing, began := s.known.revisions(), time.Now()
 	w, err := s.store.kv.Watch(ctx, workerKey+">")
 	if err != nil {
 		return err
@@ -60,6 +60,7 @@ func (s *Service) watchOnce(ctx context.Context, first func()) error {
 					s.drop(id, revision)
 				}
 				reading = false
+				s.known.forgetEnded(began)
 				s.watching.Store(true)
 				first()
 			default:
@@ -86,8 +87,22 @@ func (s *Service) see(ctx context.Context, entry jetstream.KeyValueEntry, leftBe
 	if s.known.apply(doc) {
 		s.hear(doc)
 	}
+	s.leave(ctx, doc)
 	if doc.Gone && leftBehind {
 		s.clearAway(ctx, doc)
+	}
+}
+
+// leave ends what a worker had declared before the Bye that its record tells of,
+// should that have come in since.
+func (s *Service) leave(ctx context.Context, doc *workerDoc) {
+	s.known.leave(doc.ID, doc.Left)
+	late := s.known.worker(doc.ID)
+	if late == nil || !s.known.left(late.ID, late.Revision) {
+		return
+	}
+	if _, err := s.gone(ctx, late, doc.Left); err != nil && !errors.Is(err, errMoved) {
+		s.log.Warn("a worker that has left could not be taken out; it is when it was silent for long enough", "worker", late.ID, "error", err)
 	}
 }
 

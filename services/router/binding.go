@@ -25,6 +25,9 @@ type binding struct {
 	Until time.Time `json:"until,omitzero"`
 	// Ended: the queue keeps what it holds, and receives nothing any more.
 	Ended bool `json:"ended,omitempty"`
+	// Tuning is what holds for messages that are published while nobody has told
+	// what the queue's consumers ask for.
+	Tuning protocol.Tuning `json:"tuning,omitzero"`
 }
 
 // bindingNote is followed by the queue's name.
@@ -84,6 +87,7 @@ func (l *lane) openBindings() {
 		if err := json.Unmarshal(value, q.bound); err != nil {
 			l.s.log.Warn("a note about a topic's queue cannot be read; the queue stays bound", "queue", name, "error", err)
 		}
+		q.policy.Tuning = q.bound.Tuning
 		if q.bound.Ended {
 			continue
 		}
@@ -120,6 +124,14 @@ func (l *lane) attended(q *queue) {
 		return
 	}
 	l.noteBinding(q)
+}
+
+// tuned takes note of what q's consumers ask for.
+func (l *lane) tuned(q *queue) {
+	if q.bound != nil && q.bound.Tuning != q.policy.Tuning {
+		q.bound.Tuning = q.policy.Tuning
+		l.noteBinding(q)
+	}
 }
 
 // unattended takes note that q has lost a consumer. The queue of observers

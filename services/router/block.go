@@ -26,7 +26,7 @@ type blocks struct {
 
 type groupName struct {
 	queue string
-	group uint64 // Entry.Group
+	group uint64 // queue.groupOf
 }
 
 // block is a group that waits.
@@ -50,6 +50,14 @@ const (
 	blocksAsk  = 1000 // at once
 )
 
+// groupNameOf is that of an entry whose queue the lane has met.
+func groupNameOf(e *broker.Entry) groupName {
+	if q, ok := e.Queue.Slot.(*queue); ok {
+		return groupName{q.name, q.groupOf(e)}
+	}
+	return groupName{e.Queue.Name, e.Group}
+}
+
 func (n groupName) note() string { return fmt.Sprintf("%s%016x%s", blockNote, n.group, n.queue) }
 
 // open reads the notes, before anything is replayed.
@@ -71,7 +79,7 @@ func (b *blocks) of(e *broker.Entry) *block {
 	if len(b.all) == 0 {
 		return nil
 	}
-	if x := b.all[groupName{e.Queue.Name, e.Group}]; x != nil && x.letter == e.ID {
+	if x := b.all[groupNameOf(e)]; x != nil && x.letter == e.ID {
 		return x
 	}
 	return nil
@@ -90,7 +98,7 @@ func (b *blocks) add(l *lane, q *queue, e *broker.Entry) {
 	if b.of(e) != nil {
 		return // it was redriven, and dies again
 	}
-	name := groupName{q.name, e.Group}
+	name := groupNameOf(e)
 	if err := l.ledger.PutNote(name.note(), e.ID[:], nil); err != nil {
 		l.s.log.Error("a group is not blocked", "queue", q.name, "error", err)
 		return
@@ -115,7 +123,7 @@ func (b *blocks) remove(l *lane, name groupName) {
 // handled lets the group go on that waited for e, which is done.
 func (b *blocks) handled(l *lane, e *broker.Entry) {
 	if b.of(e) != nil {
-		b.remove(l, groupName{e.Queue.Name, e.Group})
+		b.remove(l, groupNameOf(e))
 	}
 }
 
@@ -132,7 +140,7 @@ func (b *blocks) removeAll(l *lane, queue string) {
 func (b *blocks) apply(q *queue) {
 	for name, x := range b.all {
 		if name.queue == q.name {
-			q.groupOf(name.group).letter = x.letter
+			q.groupOfNumber(name.group).letter = x.letter
 		}
 	}
 }

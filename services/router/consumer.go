@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -25,6 +26,9 @@ type consumer struct {
 	since    time.Time // of the registration; the newest one's policy is the queue's
 	inflight int
 	gone     bool // unsubscribed; what it holds may still come to an end
+
+	filter     *filter.Filter
+	unreadable bool // the filter
 
 	timeout                  int64 // ns
 	timeoutText, retriesText string
@@ -53,6 +57,7 @@ func newConsumer(q *queue, w *worker, since time.Time, s protocol.Subscription) 
 
 // update takes a new registration over.
 func (c *consumer) update(since time.Time, s protocol.Subscription) {
+	c.setFilter(&s)
 	c.Subscription, c.since = s, since
 	c.limitTime()
 	c.retriesText = strconv.Itoa(c.policy().maxRetries)
@@ -67,6 +72,9 @@ func (c *consumer) limitTime() {
 	if ms <= 0 {
 		ms = protocol.DefaultTimeoutMs
 	}
+	if c.VisibilityMs > 0 {
+		ms = min(ms, c.VisibilityMs)
+	}
 	c.timeout = min(ms, math.MaxInt64/int64(time.Millisecond)) * int64(time.Millisecond)
 	c.timeoutText = strconv.FormatInt(ms, 10)
 }
@@ -76,6 +84,7 @@ func (c *consumer) policy() policy {
 	p := policy{
 		maxRetries: c.MaxRetries, backoffMs: c.BackoffMs,
 		fifo: c.Type == protocol.TypeFIFO, onDeadLetter: c.OnDeadLetter, maxPriority: c.MaxPriority,
+		Tuning: c.Tuning,
 	}
 	if p.maxRetries < 1 {
 		p.maxRetries = protocol.DefaultMaxRetries
@@ -88,7 +97,7 @@ func (c *consumer) policy() policy {
 
 // free says whether the consumer takes one more delivery now.
 func (c *consumer) free(now int64) bool {
-	if c.Draining || c.inflight >= c.Concurrency || now < c.quietUntil {
+	if c.Draining || c.unreadable || c.inflight >= c.Concurrency || now < c.quietUntil {
 		return false
 	}
 	return now >= c.provenAt || c.inflight == 0
@@ -116,8 +125,9 @@ type policy struct {
 	maxRetries int
 	backoffMs  int64
 
-	// Of the queue alone:
+	// Of the queue alone, except for BackoffType:
 	fifo         bool
 	onDeadLetter protocol.OnDeadLetter
 	maxPriority  uint8
+	protocol.Tuning
 }

@@ -309,6 +309,7 @@ func (l *lane) follow(w *worker, since time.Time, subs []protocol.Subscription) 
 		now[sub.ID] = c
 		c.q.attach(c)
 		l.attended(c.q)
+		l.tuned(c.q)
 		c.q.store.Window(c.q.name, c.q.window())
 		l.wake(c.q)
 	}

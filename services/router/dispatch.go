@@ -54,7 +54,11 @@ func (l *lane) nextQueue() *queue {
 // dispatch delivers one message of each queue in turn, so that none waits for
 // another's backlog. It says whether there is more to do at once.
 func (l *lane) dispatch() bool {
-	if l.draining || l.now < l.stalledUntil {
+	if l.draining || l.now < l.stalledUntil || l.roundFirst == nil {
+		return false
+	}
+	if !l.s.keeper.Holds(l.slot.name) { // another may have the lane, and deliver the same
+		l.stalledUntil = l.now + int64(stall)
 		return false
 	}
 	for range turnDeliveries {
@@ -87,6 +91,24 @@ func (l *lane) deliverNext(q *queue) bool {
 	if m == nil {
 		return false
 	}
+	if len(q.filters) > 0 {
+		var wanted bool
+		if c, wanted = q.choose(l.document.Input(m.Body), l.now); !wanted {
+			l.takeNext(q, e)
+			l.leaveOut(e, q)
+			return true
+		}
+		if c == nil {
+			return false // who wants it is busy
+		}
+	}
+	l.takeNext(q, e)
+	l.deliver(l.begin(e, q, c), m)
+	return true
+}
+
+// takeNext takes e, which is the queue's next, out of what is ready.
+func (l *lane) takeNext(q *queue, e *broker.Entry) {
 	q.ready.pop()
 	if _, ahead := e.Slot.(*broker.Message); ahead {
 		l.used(q, e)
@@ -94,8 +116,6 @@ func (l *lane) deliverNext(q *queue) bool {
 			l.readAhead(q)
 		}
 	}
-	l.deliver(l.begin(e, q, c), m)
-	return true
 }
 
 // body is the entry's message; nil when it has to be read first.

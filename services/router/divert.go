@@ -31,7 +31,7 @@ func divertKey(q *queue, group uint64) string {
 func (q *queue) behind(e *broker.Entry) []*broker.Entry {
 	var all []*broker.Entry
 	collect := func(x *broker.Entry) bool {
-		if x.Group == e.Group && x.Key > e.Key && x.Slot != unreadable {
+		if q.groupOf(x) == q.groupOf(e) && x.Key > e.Key && x.Slot != unreadable {
 			all = append(all, x)
 		}
 		return true
@@ -52,7 +52,7 @@ func (l *lane) divert(q *queue, e *broker.Entry, meta broker.Meta) bool {
 	for _, x := range behind {
 		note.last = max(note.last, x.Key)
 	}
-	key := divertKey(q, e.Group)
+	key := divertKey(q, q.groupOf(e))
 	if err := l.ledger.PutNote(key, note.encode(), nil); err != nil {
 		l.s.log.Error("what follows a dead letter is not diverted", "queue", q.name, "error", err)
 		return l.giveUp(e, meta)
@@ -120,7 +120,7 @@ func (l *lane) endDiversions() bool {
 func (q *queue) upTo(group uint64, d diversion) []*broker.Entry {
 	var all []*broker.Entry
 	q.held.ahead(func(e *broker.Entry) bool {
-		if e.Group == group && e.Key > d.letter && e.Key <= d.last {
+		if q.groupOf(e) == group && e.Key > d.letter && e.Key <= d.last {
 			all = append(all, e)
 		}
 		return true

@@ -11,7 +11,7 @@ import (
 // time. Who is away keeps its place: the group waits until it has come back or
 // is gone for good.
 type group struct {
-	id      uint64 // Entry.Group
+	id      uint64 // groupOf its entries
 	waiting readyList
 	next    *broker.Entry   // in queue.ready
 	away    []*broker.Entry // in a worker's hands, judged, pausing, or being settled
@@ -59,10 +59,19 @@ func (g *group) back(e *broker.Entry) {
 	}
 }
 
-// group is the one e belongs to, made if nothing of it was here.
-func (q *queue) group(e *broker.Entry) *group { return q.groupOf(e.Group) }
+// groupOf is the number of e's group: there is only one in a queue that is
+// handled strictly one after the other.
+func (q *queue) groupOf(e *broker.Entry) uint64 {
+	if q.policy.Serial {
+		return 0
+	}
+	return e.Group
+}
 
-func (q *queue) groupOf(id uint64) *group {
+// group is the one e belongs to, made if nothing of it was here.
+func (q *queue) group(e *broker.Entry) *group { return q.groupOfNumber(q.groupOf(e)) }
+
+func (q *queue) groupOfNumber(id uint64) *group {
 	g := q.groups[id]
 	if g == nil {
 		g = &group{id: id}
@@ -136,7 +145,7 @@ func (q *queue) end(e *broker.Entry) {
 	if q.groups == nil {
 		return
 	}
-	if g := q.groups[e.Group]; g != nil {
+	if g := q.groups[q.groupOf(e)]; g != nil {
 		g.back(e)
 		q.offer(g)
 	}
@@ -173,7 +182,7 @@ func (q *queue) ahead(f func(*broker.Entry) bool) {
 	if !q.ready.ahead(f) || q.groups == nil {
 		return
 	}
-	q.ready.ahead(func(e *broker.Entry) bool { return q.groups[e.Group].waiting.ahead(f) })
+	q.ready.ahead(func(e *broker.Entry) bool { return q.groups[q.groupOf(e)].waiting.ahead(f) })
 }
 
 // noLongerHeld takes e out of what is withheld.
@@ -199,18 +208,19 @@ func (q *queue) unhold() {
 
 // setPolicy makes the queue what its newest subscription asks for.
 func (q *queue) setPolicy(p policy) {
-	q.policy = p
-	if len(q.lane.blocks.all) > 0 && (!p.fifo || p.onDeadLetter != protocol.DeadLetterBlock) {
+	renumbered := q.policy.Serial != p.Serial
+	if len(q.lane.blocks.all) > 0 && (!p.fifo || p.onDeadLetter != protocol.DeadLetterBlock || renumbered) {
 		q.lane.blocks.removeAll(q.lane, q.name)
 	}
+	if q.groups != nil && (!p.fifo || renumbered) {
+		q.ungroup()
+	}
+	q.policy = p
 	if p.fifo {
 		p.maxPriority = 0
 	}
 	if p.fifo && q.groups == nil {
 		q.regroup()
-	}
-	if !p.fifo && q.groups != nil {
-		q.ungroup()
 	}
 	q.ready.limit(p.maxPriority)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/builtin"
@@ -37,6 +38,8 @@ type lane struct {
 	// handedBack counts how often deliveries came back cancelled.
 	handedBack map[ledger.Key]uint16
 	topics     map[string]*topic
+	document   filter.Document // what filters are asked about now
+	copies     []broker.Copy   // scratch of address
 	bindings   bindings
 	strays     []*broker.Entry // of listeners that are gone, to be given up
 	counted    []*queue

@@ -33,6 +33,7 @@ type publication struct {
 	message ledger.Message
 	route   *route
 	to      []*queue // of a topic, once it is staged
+	leftOut []*queue // whose filters do not want it
 	dedup   string
 	due     int64 // ns since the epoch; 0: at once
 	reply   string

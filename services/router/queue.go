@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -23,7 +24,8 @@ type queue struct {
 	held readyList
 
 	consumers []*consumer
-	next      int // whose turn it is
+	next      int              // whose turn it is
+	filters   []*filter.Filter // what they want of a topic, see refilter
 	policy    policy
 
 	inflight    int   // deliveries in workers' hands
@@ -62,13 +64,18 @@ func newQueue(name string, l *lane) *queue {
 
 // pick is the consumer whose turn it is, nil if none has room.
 func (q *queue) pick(now int64) *consumer {
+	return q.pickOf(now, func(*consumer) bool { return true })
+}
+
+// pickOf is pick among those that f chooses.
+func (q *queue) pickOf(now int64, f func(*consumer) bool) *consumer {
 	for range q.consumers {
 		if q.next >= len(q.consumers) {
 			q.next = 0
 		}
 		c := q.consumers[q.next]
 		q.next++
-		if c.free(now) {
+		if c.free(now) && f(c) {
 			return c
 		}
 	}
@@ -86,6 +93,7 @@ func (q *queue) attach(c *consumer) {
 	if !known {
 		q.consumers = append(q.consumers, c)
 	}
+	q.refilter()
 	if newest {
 		q.setPolicy(c.policy())
 	}
@@ -102,6 +110,7 @@ func (q *queue) detach(c *consumer) {
 	}
 	clear(q.consumers[len(kept):])
 	q.consumers = kept
+	q.refilter()
 }
 
 // window is how many messages its consumers take at once.

@@ -14,7 +14,7 @@ import (
 // The slices are replaced and never changed: publishes under way hold them.
 type topic struct {
 	queues []*queue
-	names  []string
+	copies []broker.Copy // what each receives of a publish, if it is plain
 }
 
 // join makes q one of its topic's queues.
@@ -25,7 +25,7 @@ func (l *lane) join(q *queue) {
 		l.topics[q.topic] = t
 	}
 	t.queues = append(slices.Clip(t.queues), q)
-	t.names = append(slices.Clip(t.names), q.name)
+	t.copies = append(slices.Clip(t.copies), broker.Copy{Queue: q.name})
 }
 
 // part takes q out of its topic.
@@ -33,7 +33,7 @@ func (l *lane) part(q *queue) {
 	t := l.topics[q.topic]
 	i := slices.Index(t.queues, q)
 	t.queues = slices.Delete(slices.Clone(t.queues), i, i+1)
-	t.names = slices.Delete(slices.Clone(t.names), i, i+1)
+	t.copies = slices.Delete(slices.Clone(t.copies), i, i+1)
 	if len(t.queues) == 0 {
 		delete(l.topics, q.topic)
 	}
@@ -47,24 +47,29 @@ func (s *Service) resolveTopic(rest string) *route {
 	return &route{topic: rest, slot: s.slots()[ledger.OfTopic(rest, len(s.slots()))]}
 }
 
-// stageTopic stages a publish for every queue of its topic. Nobody there is a
-// success at once: nothing is stored.
+// stageTopic stages a publish for every queue of its topic that wants it.
+// Nobody there, or nobody who does, is a success at once: nothing is stored.
 func (l *lane) stageTopic(p *publication) error {
 	t := l.topics[p.route.topic]
 	if t == nil {
 		l.acknowledge(p, broker.Receipt{ID: p.message.ID}, 0)
 		return nil
 	}
-	for _, q := range t.queues {
+	copies := l.address(t, p)
+	if len(p.to) == 0 {
+		l.countLeftOut(p)
+		l.acknowledge(p, broker.Receipt{ID: p.message.ID}, len(p.leftOut))
+		return nil
+	}
+	for _, q := range p.to {
 		if err := l.queueAdmits(q, p.size); err != nil {
 			return err
 		}
 	}
-	if err := l.meshAdmits(int64(len(t.queues)), p.size); err != nil {
+	if err := l.meshAdmits(int64(len(p.to)), p.size); err != nil {
 		return err
 	}
-	p.to = t.queues
-	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, Queues: t.names, Due: p.due, Dedup: p.dedup, Tag: p})
+	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, To: copies, Due: p.due, Dedup: p.dedup, Tag: p})
 	if err == nil {
 		l.stagingTopic(p, 1)
 	}
@@ -90,8 +95,10 @@ func (l *lane) storedTopic(p *publication, r broker.Receipt) {
 	l.stagingTopic(p, -1)
 	if r.Duplicate {
 		l.ledger.Count("", ledger.Deduplicated, 1)
+	} else {
+		l.countLeftOut(p)
 	}
-	l.acknowledge(p, r, len(p.to))
+	l.acknowledge(p, r, len(p.to)+len(p.leftOut))
 }
 
 // over says that q is a listener's and the listener is gone.

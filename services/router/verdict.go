@@ -133,7 +133,8 @@ func (q *question) request() protocol.DecideRequest {
 		r.Items[i] = protocol.DecideItem{
 			Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
 			Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,
-			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, FIFO: d.q.groups != nil, RetryAfterMs: d.afterMs,
+			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, BackoffType: p.BackoffType,
+			FIFO: d.q.groups != nil, RetryAfterMs: d.afterMs,
 		}
 	}
 	return r

@@ -2,7 +2,7 @@ package sdk_test
 
 import (
 	"context"
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
@@ -41,26 +41,30 @@ func TestSubscriptionsToTopicsAreDeclared(t *testing.T) {
 	}
 }
 
-// An observer's id is the same each time the program runs.
+// An observer without an id has one that lasts as long as it does, over lost
+// connections too.
 func TestObserverIDs(t *testing.T) {
-	for want, opts := range map[string]struct {
-		program string
-		opts    []client.WorkOption
-	}{
-		"host-billing":           {"host/billing", nil},
-		"host-billing:orders-v2": {"host/billing", []client.WorkOption{client.Name("orders.v2")}},
-		"mine":                   {"host/billing", []client.WorkOption{client.ID("mine")}},
-		"a-dlq_":                 {"a-dlq", nil},
-		strings.Repeat("x", 90):  {strings.Repeat("x", 300), nil},
-		"b-r---------ba-":        {"bär äöü\x00\n日本.ba/", nil},
-	} {
-		s := startStandIn(t)
-		if _, err := s.connect(client.Name(opts.program)).Observe(t.Context(), "t", done, opts.opts...); err != nil {
-			t.Fatal(err)
-		}
-		if got := s.declared(1).ObserverID; got != want {
-			t.Errorf("%q is %q, want %q", opts.program, got, want)
-		}
+	s := startStandIn(t)
+	c := s.connect(client.Name("host/billing"), client.Namespace("shop"))
+	w, err := c.Observe(t.Context(), "t", done)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	if id := s.declared(1).ObserverID; !uuid.MatchString(id) || id != w.ObserverID() {
+		t.Errorf("the id is %q, and %q", id, w.ObserverID())
+	}
+	s.cut()
+	if id := s.declared(1).ObserverID; id != w.ObserverID() {
+		t.Errorf("after a lost connection it is %q", id)
+	}
+	other, err := c.Observe(t.Context(), "t", done)
+	if err != nil || other.ObserverID() == w.ObserverID() {
+		t.Errorf("another's is %q, %v", other.ObserverID(), err)
+	}
+	pinned, err := c.Observe(t.Context(), "t", done, client.ID("mine"))
+	if err != nil || s.declared(3).ObserverID != "mine" || pinned.ObserverID() != "mine" {
+		t.Errorf("a pinned one: %v", err)
 	}
 }
 

@@ -65,9 +65,10 @@ func (c *listenCmd) Run(a *app) error {
 }
 
 type observeCmd struct {
-	Topic string `arg:"" help:"The topic."`
-	ID    string `name:"id" help:"Id of the durable queue: who observes under it finds what it holds. Default one made of this host's name." placeholder:"ID"`
-	Group string `help:"Share one durable queue with all others of this group." placeholder:"GROUP"`
+	Topic     string `arg:"" help:"The topic."`
+	ID        string `name:"id" help:"Id of the observer and its durable queue: who observes under it again finds what it holds. Default a fresh UUID, which leaves an orphan behind." placeholder:"ID"`
+	Group     string `help:"Share one durable queue with all others of this group." placeholder:"GROUP"`
+	Namespace string `default:"default" help:"The namespace that --name is a name in: under the same name in the same namespace an observer that was killed has its id back." placeholder:"NAMESPACE"`
 	handling
 	retrying
 	ordering
@@ -83,7 +84,12 @@ func (c *observeCmd) Run(a *app) error {
 	if c.Group != "" {
 		opts = append(opts, client.Group(c.Group))
 	}
+	c.connection = []client.Option{client.Namespace(c.Namespace)}
 	return c.run(a, "observing "+c.Topic, func(ctx context.Context, cl *client.Client, h client.Handler) (*client.Worker, error) {
-		return cl.Observe(ctx, c.Topic, h, opts...)
+		w, err := cl.Observe(ctx, c.Topic, h, opts...)
+		if err == nil && c.ID == "" && c.Group == "" {
+			a.hintf("the observer's id is %s; --id %s finds its queue again", w.ObserverID(), w.ObserverID())
+		}
+		return w, err
 	})
 }

@@ -20,9 +20,11 @@ import (
 type handling struct {
 	Exec        string        `help:"Run this with sh -c for each message: payload on stdin, headers in WAYBILL_HEADER_…; exit 0 acknowledges, 65 rejects, anything else fails with stderr as the error. Without it messages are printed and acknowledged." placeholder:"COMMAND"`
 	Concurrency int           `default:"10" help:"Messages handled at once; 0 pauses."`
-	Name        string        `help:"Name of the subscription in listings. Default the route or topic." placeholder:"NAME"`
+	Name        string        `help:"Name of this worker, and of its subscription, in listings. Default host/waybill, and the route or topic." placeholder:"NAME"`
 	Count       int64         `help:"Stop after this many messages. Default: at Ctrl-C." placeholder:"N"`
 	Drain       time.Duration `default:"25s" help:"How long running handlers may go on at the end; the rest is handed back unspent."`
+
+	connection []client.Option // beside those of the flags
 }
 
 // subscribe makes a client's subscription with a handler.
@@ -31,7 +33,11 @@ type subscribe func(ctx context.Context, cl *client.Client, h client.Handler) (*
 // run handles messages until Ctrl-C, or until there were enough. doing says
 // what it does, for people.
 func (c *handling) run(a *app, doing string, subscribe subscribe) error {
-	cl, err := a.client(client.DrainWindow(c.Drain))
+	opts := append(c.connection, client.DrainWindow(c.Drain))
+	if c.Name != "" {
+		opts = append(opts, client.Name(c.Name))
+	}
+	cl, err := a.client(opts...)
 	if err != nil {
 		return err
 	}

@@ -78,14 +78,24 @@ type Broker interface {
 type Publish struct {
 	Message *Message
 	Queue   string
-	Topic   string   // instead of Queue, with
-	Queues  []string // of which there is at least one
+	Topic   string // instead of Queue, with
+	To      []Copy // of which there is at least one
 	// Due is when it may be delivered, ns since the epoch; 0: at once.
 	Due int64
 	// Dedup is the publisher's id; empty: none.
 	Dedup string
 	// Tag comes back with the receipt.
 	Tag any
+}
+
+// Copy is what one queue of a topic receives of a publish.
+type Copy struct {
+	Queue string
+	// Group is the one that counts in this queue instead of the message's; 0: the
+	// message's.
+	Group uint64
+	// Due, if it is later than the publish's, stands instead of it.
+	Due int64
 }
 
 // Receipt says where a publish went.

@@ -20,8 +20,8 @@ func (s *Store) Publish(p broker.Publish) error {
 	if p.Topic == "" {
 		s.metas = append(s.metas, ledger.Meta{Queue: p.Queue, Attempt: 1, Due: p.Due})
 	}
-	for _, queue := range p.Queues {
-		s.metas = append(s.metas, ledger.Meta{Queue: queue, Attempt: 1, Due: p.Due})
+	for _, to := range p.To {
+		s.metas = append(s.metas, ledger.Meta{Queue: to.Queue, Attempt: 1, Due: max(p.Due, to.Due), Group: to.Group})
 	}
 	var dedup *ledger.Dedup
 	if p.Dedup != "" {

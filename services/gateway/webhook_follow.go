@@ -1,0 +1,219 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+const (
+	rereadEvery = time.Minute     // all webhooks are read anew
+	watchPause  = time.Second     // between a watch that ended and the next
+	workPause   = 5 * time.Second // between a subscription that was refused and the next
+)
+
+// webhooks are those this gateway works for: it keeps itself in line with the
+// bucket, as every gateway does. Gateways share a webhook's messages as any
+// workers do.
+type webhooks struct {
+	store  webhookStore
+	client *client.Client
+	caller *http.Client
+	log    *slog.Logger
+
+	running map[string]*webhook // of follow alone
+	working sync.WaitGroup
+}
+
+// webhook is one that is worked for.
+type webhook struct {
+	doc    atomic.Pointer[webhookDoc] // as it is now
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// follow works for what the bucket has until ctx ends, and returns when all of
+// it has been handed back.
+func (h *webhooks) follow(ctx context.Context) {
+	defer h.working.Wait()
+	defer func() {
+		for name := range h.running {
+			h.end(name)
+		}
+	}()
+	for warned := false; ctx.Err() == nil; {
+		err := h.watch(ctx)
+		if err == nil || ctx.Err() != nil {
+			warned = false
+			continue
+		}
+		if !warned {
+			h.log.Warn("webhooks cannot be watched; trying again until they can", "error", err)
+			warned = true
+		}
+		pause(ctx, watchPause)
+	}
+}
+
+// watch begins with all records, so that a change that was missed is made good.
+func (h *webhooks) watch(ctx context.Context) error {
+	missing := maps.Clone(h.running)
+	w, err := h.store.kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Stop() //nolint:errcheck // fails only with the connection gone
+	end := time.NewTimer(rereadEvery)
+	defer end.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-end.C:
+			return nil
+		case entry, open := <-w.Updates():
+			switch {
+			case !open:
+				return errors.New("the watch has ended")
+			case entry == nil:
+				for name := range missing {
+					h.end(name)
+				}
+			default:
+				delete(missing, entry.Key())
+				h.see(ctx, entry)
+			}
+		}
+	}
+}
+
+// see takes one record.
+func (h *webhooks) see(ctx context.Context, entry jetstream.KeyValueEntry) {
+	name := entry.Key()
+	if entry.Operation() != jetstream.KeyValuePut {
+		h.end(name)
+		return
+	}
+	d, err := readWebhook(entry)
+	if err != nil {
+		h.log.Warn("a webhook's record cannot be used", "webhook", name, "error", err)
+		return
+	}
+	former := h.running[name]
+	if former != nil && sameWork(former.doc.Load(), d) {
+		former.doc.Store(d)
+		return
+	}
+	h.end(name)
+	h.begin(ctx, d, former)
+}
+
+// sameWork says whether only what each call reads anew differs.
+func sameWork(a, b *webhookDoc) bool {
+	x, y := a.WebhookSpec, b.WebhookSpec
+	x.URL, y.URL = "", ""
+	return x == y
+}
+
+// begin works for a webhook, once its former definition has been handed back.
+func (h *webhooks) begin(ctx context.Context, d *webhookDoc, former *webhook) {
+	ctx, cancel := context.WithCancel(ctx)
+	one := &webhook{cancel: cancel, done: make(chan struct{})}
+	one.doc.Store(d)
+	h.running[d.Name] = one
+	h.working.Go(func() {
+		defer close(one.done)
+		if former != nil {
+			<-former.done
+		}
+		h.work(ctx, one)
+	})
+}
+
+// end hands a webhook back; it does not wait for that.
+func (h *webhooks) end(name string) {
+	if one := h.running[name]; one != nil {
+		one.cancel()
+		delete(h.running, name)
+	}
+}
+
+// work subscribes, again and again while that is refused, and hands back when
+// ctx ends.
+func (h *webhooks) work(ctx context.Context, one *webhook) {
+	for refused := ""; ctx.Err() == nil; {
+		w, err := h.subscribe(ctx, one)
+		if err == nil {
+			<-ctx.Done()
+			if err := w.Stop(context.WithoutCancel(ctx)); err != nil {
+				h.log.Warn("a webhook's calls did not end in time", "webhook", one.doc.Load().Name, "error", err)
+			}
+			return
+		}
+		if refused != err.Error() && ctx.Err() == nil {
+			refused = err.Error()
+			h.log.Warn("a webhook cannot be worked for; trying again until it can", "webhook", one.doc.Load().Name, "error", err)
+		}
+		pause(ctx, workPause)
+	}
+}
+
+func (h *webhooks) subscribe(ctx context.Context, one *webhook) (*client.Worker, error) {
+	d := one.doc.Load()
+	handler := func(ctx context.Context, m *client.Delivery) error { return h.call(ctx, one.doc.Load(), m) }
+	opts := workOptions(d)
+	if d.Topic == "" {
+		return h.client.Work(ctx, d.Execution, d.Route, handler, opts...)
+	}
+	if d.ObserverID != "" {
+		opts = append(opts, client.ID(d.ObserverID))
+	} else {
+		opts = append(opts, client.Group(cmp.Or(d.Group, defaultGroup(d.Name))))
+	}
+	return h.client.Observe(ctx, d.Topic, handler, opts...)
+}
+
+// defaultGroup is the group in which all gateways observe for a webhook.
+func defaultGroup(name string) string { return "webhook:" + name }
+
+// workOptions are a webhook's as the client takes them.
+func workOptions(d *webhookDoc) []client.WorkOption {
+	opts := []client.WorkOption{
+		client.Name("webhook:" + d.Name),
+		client.Timeout(time.Duration(cmp.Or(d.TimeoutMs, protocol.DefaultWebhookTimeoutMs)) * time.Millisecond),
+	}
+	if d.Concurrency > 0 {
+		opts = append(opts, client.Concurrency(d.Concurrency))
+	}
+	if d.MaxRetries > 0 {
+		opts = append(opts, client.MaxRetries(d.MaxRetries))
+	}
+	if d.BackoffMs > 0 {
+		opts = append(opts, client.Backoff(time.Duration(d.BackoffMs)*time.Millisecond))
+	}
+	if d.Type == protocol.TypeFIFO {
+		opts = append(opts, client.FIFO())
+	}
+	return opts
+}
+
+// pause waits, at most until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

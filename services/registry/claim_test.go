@@ -1,0 +1,155 @@
+package registry_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/registry"
+)
+
+func grace(ms int64) registry.Options {
+	return registry.Options{Settings: protocol.SettingsChange{Observers: protocol.ObserverSettingsChange{ObserverGraceMs: &ms}}}
+}
+
+func named(worker, name, namespace string) protocol.Hello {
+	h := observing(worker, "news", "a")
+	h.Name, h.Namespace = name, namespace
+	return h
+}
+
+// has says whether the worker's observer was taken, and else why not.
+func has(t *testing.T, nc *nats.Conn, h protocol.Hello) (bool, string) {
+	t.Helper()
+	r := hello(t, nc, h)
+	if len(r.Refused) == 0 {
+		return true, ""
+	}
+	if r.Refused[0].Error.Code != protocol.CodeObserverIDConflict {
+		t.Fatalf("%+v", r)
+	}
+	return false, r.Refused[0].Error.Message
+}
+
+func bye(t *testing.T, nc *nats.Conn, worker string) {
+	t.Helper()
+	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: worker})
+}
+
+// An id that was left behind is kept for the program of the same name in the
+// same namespace; another is told who has it, and until when.
+func TestAnIDIsKeptForWhoLeftItBehind(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	mustLanes(t, server)
+	nc := mustConnect(t, server)
+	has(t, nc, named("w1", "billing", "shop"))
+	bye(t, nc, "w1")
+	for _, other := range []protocol.Hello{named("w2", "billing", ""), named("w3", "mail", "shop")} {
+		ok, why := has(t, nc, other)
+		if ok || !strings.Contains(why, "worker billing in namespace shop") || !strings.Contains(why, "until 20") {
+			t.Errorf("%s of %q: %v, %s", other.Name, other.Namespace, ok, why)
+		}
+	}
+	if ok, why := has(t, nc, named("w4", "billing", "shop")); !ok {
+		t.Errorf("who left it is refused: %s", why)
+	}
+	if ok, why := has(t, nc, named("w5", "mail", "shop")); ok || !strings.Contains(why, "as long as it is there") {
+		t.Errorf("while it is back: %v, %s", ok, why)
+	}
+}
+
+func TestGraceIsASettingOfItsOwn(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, grace(1000))
+	mustLanes(t, server)
+	nc := mustConnect(t, server)
+	has(t, nc, named("w1", "billing", ""))
+	bye(t, nc, "w1")
+	left := time.Now()
+	if ok, _ := has(t, nc, named("w2", "mail", "")); ok && time.Since(left) < time.Second {
+		t.Error("within the grace it is another's")
+	}
+	other := named("w2", "mail", "")
+	eventually(t, "after the grace anybody may have it", func() bool {
+		other.Revision++
+		ok, _ := has(t, nc, other)
+		return ok
+	})
+	if early := time.Second - time.Since(left); early > 0 {
+		t.Errorf("%v before the grace was over", early)
+	}
+}
+
+// What was removed, and not left behind, is free.
+func TestAnIDThatIsGivenUpIsFree(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	mustLanes(t, server)
+	nc := mustConnect(t, server)
+	h := named("w1", "billing", "")
+	has(t, nc, h)
+	h.Revision, h.Subscriptions = 2, nil
+	hello(t, nc, h)
+	if ok, why := has(t, nc, named("w2", "mail", "")); !ok {
+		t.Errorf("after it was removed: %s", why)
+	}
+}
+
+// The grace outlives the registry, and begins again when the registry does:
+// nobody could come back meanwhile.
+func TestGraceOutlivesTheRegistry(t *testing.T) {
+	server := mustServer(t)
+	r := mustStart(t, server, grace(2000))
+	mustLanes(t, server)
+	nc := mustConnect(t, server)
+	has(t, nc, named("w1", "billing", ""))
+	bye(t, nc, "w1")
+	left := time.Now()
+	mustStop(t, r)
+	awaitUntil(t, left.Add(2*time.Second))
+	back := time.Now()
+	mustStart(t, server, registry.Options{})
+	other := named("w2", "mail", "")
+	eventually(t, "after another grace anybody may have it", func() bool {
+		other.Revision++
+		ok, _ := has(t, nc, other)
+		return ok
+	})
+	if early := 2*time.Second - time.Since(back); early > 0 {
+		t.Errorf("%v before the registry was back for a grace", early)
+	}
+}
+
+// A silent worker with observers is not gone within a grace of the start.
+func TestObserversHaveTheirGraceAfterAStart(t *testing.T) {
+	server := mustServer(t)
+	o := grace(3000)
+	o.Silence = silence
+	r := mustStart(t, server, o)
+	mustLanes(t, server)
+	nc := mustConnect(t, server)
+	has(t, nc, named("w1", "billing", ""))
+	hello(t, nc, one("w2", execution, "r"))
+	mustStop(t, r)
+	back := time.Now()
+	mustStart(t, server, registry.Options{Silence: silence})
+	eventually(t, "one without observers is gone", func() bool { return len(workers(t, nc)) == 1 })
+	eventually(t, "the other too", func() bool { return len(workers(t, nc)) == 0 })
+	if early := 3*time.Second - time.Since(back); early > 0 {
+		t.Errorf("%v before its grace was over", early)
+	}
+}
+
+// awaitUntil waits for a time of day.
+func awaitUntil(t *testing.T, until time.Time) {
+	t.Helper()
+	select {
+	case <-time.After(time.Until(until)):
+	case <-guard(t).Done():
+		t.Fatal("never")
+	}
+}

@@ -1,0 +1,116 @@
+package router
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/filter"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// An observer's filter is asked twice. When a message is published it keeps what
+// nobody there wants from being stored; a queue that nobody takes from stores
+// everything, since who comes back may have another filter. When a message is
+// delivered it decides, as it is then. What is left out either time is
+// acknowledged unseen, and counted.
+
+// setFilter takes a registration's filter over. One of a later version that
+// cannot be read lets nothing through, neither delivered nor left out.
+func (c *consumer) setFilter(s *protocol.Subscription) {
+	if c.filter != nil && bytes.Equal(s.Filters, c.Filters) {
+		return
+	}
+	c.filter, c.unreadable = &filter.Filter{}, false
+	if len(s.Filters) == 0 {
+		return
+	}
+	f, err := filter.Compile(s.Filters)
+	if err != nil {
+		c.unreadable = true
+		c.q.lane.s.log.Error("an observer's filter cannot be read; nothing is delivered to it: upgrade this router", "subscription", s.ID, "queue", s.Queue, "error", err)
+		return
+	}
+	c.filter = f
+}
+
+// refilter notes which filters the queue's consumers have, each once; none if
+// one of them takes everything.
+func (q *queue) refilter() {
+	q.filters = nil
+	for _, c := range q.consumers {
+		if c.filter.Everything() {
+			q.filters = nil
+			return
+		}
+		if !slices.ContainsFunc(q.filters, func(f *filter.Filter) bool { return f.String() == c.filter.String() }) {
+			q.filters = append(q.filters, c.filter)
+		}
+	}
+}
+
+// wants says whether one of the consumers wants what is published.
+func (q *queue) wants(d *filter.Document) bool {
+	return len(q.filters) == 0 || slices.ContainsFunc(q.filters, func(f *filter.Filter) bool { return f.Match(d) })
+}
+
+// isPlain says that the queue receives whatever is published as it is.
+func (q *queue) isPlain() bool {
+	return len(q.filters) == 0 && q.policy.DelayMs == 0 && q.policy.GroupField == ""
+}
+
+// address decides which of a topic's queues receive a publish, and what each
+// makes of it. The payload is read at most once.
+func (l *lane) address(t *topic, p *publication) []broker.Copy {
+	if !slices.ContainsFunc(t.queues, func(q *queue) bool { return !q.isPlain() }) {
+		p.to = t.queues
+		return t.copies
+	}
+	d := l.document.Input(p.message.Body)
+	l.copies = l.copies[:0]
+	for _, q := range t.queues {
+		if p.due == 0 && !q.wants(d) {
+			p.leftOut = append(p.leftOut, q)
+			continue
+		}
+		p.to = append(p.to, q)
+		l.copies = append(l.copies, q.copyOf(p, d))
+	}
+	return l.copies
+}
+
+// copyOf is what q makes of a publish.
+func (q *queue) copyOf(p *publication, d *filter.Document) broker.Copy {
+	c := broker.Copy{Queue: q.name}
+	if field := q.policy.GroupField; field != "" {
+		c.Group = ledger.GroupOf(d.Member(field))
+	}
+	if delay := q.policy.DelayMs; delay > 0 {
+		c.Due = p.message.PublishedAt + delay*1e6
+	}
+	return c
+}
+
+// countLeftOut counts a publish for the queues that do not receive it.
+func (l *lane) countLeftOut(p *publication) {
+	for _, q := range p.leftOut {
+		l.count(q, ledger.Published)
+		l.count(q, ledger.Filtered)
+	}
+}
+
+// leaveOut acknowledges an entry that no consumer wants.
+func (l *lane) leaveOut(e *broker.Entry, q *queue) {
+	delete(l.handedBack, e.Key)
+	l.settle(e, q, ledger.Filtered)
+}
+
+// choose is the consumer with room whose turn it is among those that want a
+// message. wanted says whether one does, with or without room.
+func (q *queue) choose(d *filter.Document, now int64) (chosen *consumer, wanted bool) {
+	if !q.wants(d) {
+		return nil, false
+	}
+	return q.pickOf(now, func(c *consumer) bool { return c.filter.Match(d) }), true
+}
