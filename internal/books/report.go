@@ -96,7 +96,7 @@ func queuesOf[O Owner[O]](owner O, req protocol.QueuesRequest, fill func(info *p
 	}
 	var infos []protocol.QueueInfo
 	for q := range owner.Ledger().Queues() {
-		if q.Name > req.After && InExecution(q.Name, req.Execution) {
+		if Wanted(q.Name, &req) {
 			infos = appendInfo(infos, owner, q, fill)
 		}
 	}
@@ -110,6 +110,18 @@ func appendInfo[O Owner[O]](infos []protocol.QueueInfo, owner O, q *ledger.Queue
 	}
 	fill(&info, q.Live-info.Moving)
 	return append(infos, info)
+}
+
+// Wanted says whether a request for several queues is for this one too.
+func Wanted(queue string, q *protocol.QueuesRequest) bool {
+	if queue <= q.After || !InExecution(queue, q.Execution) {
+		return false
+	}
+	if q.Topic == "" && !q.Subscribers {
+		return true
+	}
+	topic := scope.SubscribedTopic(queue)
+	return topic != "" && (q.Topic == "" || q.Topic == topic)
 }
 
 // InExecution says whether a queue belongs to an execution; every queue does to

@@ -59,6 +59,10 @@ func addQueue(sum, q *protocol.QueueInfo) {
 	if sum.DetachedAt.IsZero() {
 		sum.DetachedAt = q.DetachedAt
 	}
+	sum.Receiving = sum.Receiving || q.Receiving
+	if sum.ReceivesUntil.IsZero() {
+		sum.ReceivesUntil = q.ReceivesUntil
+	}
 	sum.Ready += q.Ready
 	sum.InFlight += q.InFlight
 	sum.Waiting += q.Waiting

@@ -3,13 +3,16 @@ package protocol
 import "time"
 
 // QueuesRequest lists queues in order of name, after After, at most Limit
-// (default 1,000), optionally of one execution or exactly one queue. Each
-// instance answers for the ledgers it owns.
+// (default 1,000), optionally of one execution, of one topic's subscribers, of
+// all topics' (Subscribers), or exactly one queue. Each instance answers for the
+// ledgers it owns.
 type QueuesRequest struct {
-	Execution string `json:"execution,omitempty"`
-	Queue     string `json:"queue,omitempty"`
-	After     string `json:"after,omitempty"`
-	Limit     int    `json:"limit,omitempty"`
+	Topic       string `json:"topic,omitempty"`
+	Subscribers bool   `json:"subscribers,omitempty"`
+	Execution   string `json:"execution,omitempty"`
+	Queue       string `json:"queue,omitempty"`
+	After       string `json:"after,omitempty"`
+	Limit       int    `json:"limit,omitempty"`
 }
 
 // QueuesPage answers QueuesRequest.

@@ -56,6 +56,9 @@ const (
 	SubjectFunctions    = Prefix + "registry.functions"     // FunctionsRequest → FunctionsPage
 	SubjectPolicy       = Prefix + "registry.policy"        // PolicyRequest → Policy
 
+	SubjectObservers      = Prefix + "registry.observers"       // ObserversRequest → ObserversPage
+	SubjectObserverRemove = Prefix + "registry.observer.remove" // ObserverRemoveRequest → ObserverRemoved
+
 	SubjectSettings       = Prefix + "registry.settings"        // Empty → Settings
 	SubjectSettingsChange = Prefix + "registry.settings.change" // SettingsChange → Settings
 
@@ -98,6 +101,8 @@ const (
 	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
 	// with a ledger: CloseRequest → CloseReply of its owner.
 	VerbClose = "close"
+	// VerbForget follows SubjectLane with a lane: ForgetRequest → ForgetReply.
+	VerbForget = "forget"
 	// SubjectHandover is followed by <ledger>: a batch of handovers to the
 	// owner of that ledger, in the ledger's own encoding.
 	SubjectHandover = Prefix + "handover."

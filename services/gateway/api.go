@@ -29,6 +29,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).queues,
 	(*Service).subscriptions,
 	(*Service).workers,
+	(*Service).observers,
 	(*Service).executions,
 	(*Service).deadLetters,
 	(*Service).waiting,

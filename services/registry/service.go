@@ -173,6 +173,8 @@ func (s *Service) serve() error {
 		mesh.Endpoint(s.mesh, "subscriptions", protocol.SubjectSubscription, s.subscriptions),
 		mesh.Endpoint(s.mesh, "functions", protocol.SubjectFunctions, s.functions),
 		mesh.Endpoint(s.mesh, "policy", protocol.SubjectPolicy, s.policy),
+		mesh.Endpoint(s.mesh, "observers", protocol.SubjectObservers, s.observers),
+		mesh.Endpoint(s.mesh, "observer-remove", protocol.SubjectObserverRemove, s.removeObserver),
 		mesh.Endpoint(s.mesh, "settings", protocol.SubjectSettings, s.readSettings),
 		mesh.Endpoint(s.mesh, "settings-change", protocol.SubjectSettingsChange, s.changeSettings),
 		mesh.Endpoint(s.mesh, "executions", protocol.SubjectExecutions, s.executionsPage),

@@ -69,7 +69,7 @@ const forgetAfter = int64(5 * time.Second)
 // waiter is answered when the notes up to a number are in the log.
 type waiter struct {
 	number uint64
-	reply  string
+	answer func(err error)
 }
 
 // openBindings reads the notes of earlier owners.
@@ -114,6 +114,7 @@ func (l *lane) attended(q *queue) {
 	}
 	delete(l.bindings.missing, q)
 	delete(l.bindings.retained, q)
+	q.ended = false
 	switch {
 	case q.bound == nil || q.bound.Ended:
 		q.bound = &binding{BoundAt: time.Unix(0, l.wall).UTC()}
@@ -148,13 +149,22 @@ func (l *lane) unattended(q *queue) {
 		}
 		return
 	}
-	q.bound = nil
-	l.part(q)
-	l.noteBinding(q)
+	l.unbind(q)
 	for e := range l.ledger.EntriesIn(func(at *ledger.Queue) bool { return at == q.ledger }) {
 		l.drop(e)
 	}
 	l.forgetLater(q)
+}
+
+// unbind takes q out of its topic for good.
+func (l *lane) unbind(q *queue) {
+	delete(l.bindings.missing, q)
+	delete(l.bindings.retained, q)
+	if !q.bound.Ended {
+		l.part(q)
+	}
+	q.bound = nil
+	l.noteBinding(q)
 }
 
 // detach begins the time in which q receives its topic without a consumer.
@@ -291,36 +301,38 @@ func (o *openLane) follow(m *nats.Msg) {
 		return
 	}
 	reply := m.Reply
-	if !o.s.directory.confirm(o.at, changed.Worker, func(l *lane) { l.bindings.answer(l, reply) }) {
-		o.s.respond(reply, errMoving)
+	answer := func(err error) { o.s.respond(reply, err) }
+	o.s.set(changed.Settings)
+	if !o.s.directory.confirm(o.at, changed.Worker, func(l *lane) { l.bindings.answer(answer) }) {
+		answer(errMoving)
 	}
 }
 
 // answer answers when all notes staged so far are in the log.
-func (b *bindings) answer(l *lane, reply string) {
-	b.waiting = append(b.waiting, waiter{number: b.staged, reply: reply})
-	b.answerReady(l)
+func (b *bindings) answer(answer func(err error)) {
+	b.waiting = append(b.waiting, waiter{number: b.staged, answer: answer})
+	b.answerReady()
 }
 
 // noted counts a note that is in the log.
-func (b *bindings) noted(l *lane) {
+func (b *bindings) noted() {
 	b.committed++
-	b.answerReady(l)
+	b.answerReady()
 }
 
-func (b *bindings) answerReady(l *lane) {
+func (b *bindings) answerReady() {
 	n := 0
 	for n < len(b.waiting) && b.waiting[n].number <= b.committed {
-		l.s.respond(b.waiting[n].reply, nil)
+		b.waiting[n].answer(nil)
 		n++
 	}
 	b.waiting = b.waiting[n:]
 }
 
 // closed tells those who wait that the lane is another's now.
-func (b *bindings) closed(l *lane) {
+func (b *bindings) closed() {
 	for _, w := range b.waiting {
-		l.s.respond(w.reply, errMoving)
+		w.answer(errMoving)
 	}
 	b.waiting = nil
 }

@@ -24,16 +24,16 @@ func (l *lane) Purge(execution string) {
 	}
 }
 
-// drop discards an entry of a purged execution, unless something else about it
-// is under way.
-func (l *lane) drop(e *broker.Entry) {
+// drop discards an entry of a purged execution, or of a queue that has ended,
+// unless something else about it is under way.
+func (l *lane) drop(e *broker.Entry) (dropped bool) {
 	if e.Decided || e.Slot == settled {
-		return
+		return false
 	}
 	d, inHand := e.Slot.(*delivery)
 	switch {
 	case inHand && d.stage != running:
-		return
+		return false
 	case inHand:
 		l.release(d)
 		l.free(e)
@@ -43,6 +43,7 @@ func (l *lane) drop(e *broker.Entry) {
 	q := l.queueOf(e)
 	delete(l.handedBack, e.Key)
 	l.settle(e, q, ledger.Discarded)
+	return true
 }
 
 // Known are the queues that the lane keeps something of: those with consumers

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/books"
@@ -49,19 +48,14 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		}
 		return nil
 	}
-	prefix := ""
-	if r.Execution != "" {
-		prefix = scope.ScopedName(r.Execution, "")
-	}
 	var infos []protocol.QueueInfo
-	wanted := func(name string) bool { return name > r.After && strings.HasPrefix(name, prefix) }
 	for at := range l.ledger.Queues() {
-		if wanted(at.Name) {
+		if books.Wanted(at.Name, &r) {
 			infos = append(infos, describe(at))
 		}
 	}
 	for name, q := range l.queues {
-		if q.ledger == nil && (len(q.consumers) > 0 || q.bound != nil) && wanted(name) {
+		if q.ledger == nil && (len(q.consumers) > 0 || q.bound != nil) && books.Wanted(name, &r) {
 			infos = append(infos, q.info())
 		}
 	}

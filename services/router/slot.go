@@ -135,7 +135,12 @@ func (o *openLane) open(ctx context.Context) error {
 		return errors.Join(err, o.running.Stop(ctx))
 	}
 	o.at.away.Store(false)
-	if err := errors.Join(serve(o, protocol.VerbClose, o.tell), serve(o, protocol.VerbAudit, o.audit)); err != nil {
+	err = errors.Join(
+		serve(o, protocol.VerbClose, o.tell),
+		serve(o, protocol.VerbForget, o.forgetQueue),
+		serve(o, protocol.VerbAudit, o.audit),
+	)
+	if err != nil {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}

@@ -69,7 +69,7 @@ func (l *lane) stageTopic(p *publication) error {
 	if err := l.meshAdmits(int64(len(p.to)), p.size); err != nil {
 		return err
 	}
-	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, To: copies, Due: p.due, Dedup: p.dedup, Tag: p})
+	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, To: copies, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p})
 	if err == nil {
 		l.stagingTopic(p, 1)
 	}
@@ -101,8 +101,9 @@ func (l *lane) storedTopic(p *publication, r broker.Receipt) {
 	l.acknowledge(p, r, len(p.to)+len(p.leftOut))
 }
 
-// over says that q is a listener's and the listener is gone.
-func (q *queue) over() bool { return q.kind == scope.KindListener && q.bound == nil }
+// over says that q is a listener's and the listener is gone, or that an
+// operator has ended it.
+func (q *queue) over() bool { return q.bound == nil && (q.ended || q.kind == scope.KindListener) }
 
 // stray is an entry of a listener that is not there any more. What it has not
 // handled is discarded; what somebody redrives to it since is given up again,

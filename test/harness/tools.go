@@ -123,3 +123,9 @@ func inOrder(all ...*exec.Cmd) error {
 	}
 	return nil
 }
+
+// Program starts a command that runs until the test ends, at the latest.
+func Program(t testing.TB, name string, cmd *exec.Cmd) *Process {
+	t.Helper()
+	return spawn(t, name, cmd, nil)
+}

@@ -52,6 +52,7 @@ type commands struct {
 	Call         callCmd         `cmd:"" help:"Call a function and print what it returns."`
 	Queue        queueCmd        `cmd:"" help:"Queues and what is in them."`
 	Subscription subscriptionCmd `cmd:"" help:"Who works on what."`
+	Observer     observerCmd     `cmd:"" help:"The observers of topics: look at them, remove those that nobody is any more."`
 	DLQ          dlqCmd          `cmd:"" name:"dlq" help:"Dead letters: look at them, redrive them, discard them."`
 	Execution    executionCmd    `cmd:"" help:"Executions: what is in them; close them, drop what is left."`
 	Retry        retryCmd        `cmd:"" help:"Messages that wait for their time: look at them, release them, cancel them."`
@@ -82,7 +83,7 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		return ExitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
-	err = command.Run(a)
+	err = a.traced(func() error { return command.Run(a) })
 	if err != nil && !errors.Is(err, errNoMatch) {
 		_, _ = fmt.Fprintf(stderr, "waybill: %v\n", err)
 		if next := a.next(command.Selected().Path(), err); next != "" && !strings.Contains(err.Error(), "next: ") {
