@@ -16,6 +16,7 @@ const (
 	turnDeliveries = 2048                   // in one turn, so that events are not kept waiting
 	manyLimits     = 16                     // different time limits, of which unused ones are kept
 	stall          = 100 * time.Millisecond // after the connection refused a delivery
+	stallTold      = time.Minute            // between two words about that
 
 	readEntries = 256     // bodies read at once for a queue, at most
 	readBytes   = 1 << 20 // and their bytes
@@ -308,7 +309,10 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 		l.judge(d, protocol.Rejected, "the message cannot be sent to a worker: "+err.Error())
 		return
 	}
-	l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
+	if l.now >= l.stallToldAt {
+		l.stallToldAt = l.now + int64(stallTold)
+		l.s.log.Warn("a delivery could not be sent and is tried again until it can", "queue", d.q.name, "subscription", c.ID, "error", err)
+	}
 	l.stalledUntil = l.now + int64(stall)
 	d.endSpan(endBounced, err.Error())
 	l.putBack(d)

@@ -20,8 +20,7 @@ type slot struct {
 	index   int
 	current atomic.Pointer[openLane]
 
-	passed atomic.Bool // a publish was passed on since the owner was asked for
-	away   atomic.Bool // nobody owned it when that was asked last
+	passed passed
 }
 
 // openLane is a lane this router owns.
@@ -134,7 +133,8 @@ func (o *openLane) open(ctx context.Context) error {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}
-	o.at.away.Store(false)
+	o.s.bereave(o.at)
+	o.at.passed.owned()
 	err = errors.Join(
 		serve(o, protocol.VerbClose, o.tell),
 		serve(o, protocol.VerbForget, o.forgetQueue),
