@@ -66,12 +66,12 @@ func TestAFilterThatCannotBeRead(t *testing.T) {
 }
 
 // A backlog that is read from the disk goes to a group whose members want
-// different parts of it, take different numbers at once and fail some: each
-// message to one who wants it until it is acknowledged, and what none wants to
-// nobody.
+// different parts of it, take different numbers at once and fail some. The
+// lane's next owner learns of them one by one. Each message goes to one who wants
+// it, and what none wants to nobody.
 func TestABacklogForMembersWithFilters(t *testing.T) {
 	f := newFixture(t)
-	f.router("a", nil)
+	first := f.router("a", nil)
 	const queue, messages, kinds = "news::@g", 3000, 6
 	f.member("news", "g", `{}`, nil).leaves()
 	f.await("the queue to be detached", func() bool { return !f.queueNamed(queue).DetachedAt.IsZero() })
@@ -91,15 +91,16 @@ func TestABacklogForMembersWithFilters(t *testing.T) {
 		})
 	}
 	publishing.Wait()
+	f.must(first.Stop(f.guarded()))
 
 	var mu sync.Mutex
 	acknowledged := map[int]int{}
-	var members []*program
 	for i, wants := range [][]int{{0, 1}, {1, 2, 3}, {3, 4}} {
 		filter, err := json.Marshal(map[string]any{"input.kind": map[string]any{"$in": wants}})
 		f.must(err)
-		p := f.member("news", "g", string(filter), func(s *protocol.Subscription) { s.Concurrency, s.MaxRetries = 0, 100 })
-		members = append(members, p)
+		p := f.program(queue, func(s *protocol.Subscription) {
+			s.Kind, s.Topic, s.Filters, s.Concurrency, s.MaxRetries = protocol.KindObserve, "news", filter, 1+10*i, 100
+		})
 		random := rand.New(rand.NewPCG(uint64(i), 1))
 		p.handleAll(func(m *nats.Msg) protocol.Outcome {
 			var body struct{ Kind, N int }
@@ -116,14 +117,11 @@ func TestABacklogForMembersWithFilters(t *testing.T) {
 			return protocol.Acknowledged
 		})
 	}
-	for i, p := range members { // now that all are there
-		p.record.Subscriptions[0].Concurrency = 1 + 10*i
-		f.follow("news", p.record)
-	}
+	f.router("b", nil)
 	var q protocol.QueueInfo
 	f.await("the backlog to be worked off", func() bool {
 		q = f.queueNamed(queue)
-		return q.Ready+q.InFlight == 0
+		return q.Consumers == 3 && q.Ready+q.InFlight == 0
 	})
 	mu.Lock()
 	defer mu.Unlock()
