@@ -22,9 +22,12 @@ const (
 type flow struct {
 	broker broker
 	queues int
-	size   int // bytes of a payload, at least 16
-	sent   int
-	epoch  time.Time // what the time in a payload is since
+	// observers of a topic, each of which handles every message; 0: each message
+	// goes to one of the queues.
+	observers int
+	size      int // bytes of a payload, at least 16
+	sent      int
+	epoch     time.Time // what the time in a payload is since
 
 	calls   []atomic.Uint32 // of each message's handler
 	handled atomic.Int64    // calls that have ended
@@ -43,7 +46,7 @@ type call struct {
 
 // work has the messages handled; end says how a call ends.
 func (f *flow) work(ctx context.Context, backoff func(queue int) time.Duration, end func(c call) verdict) error {
-	return f.broker.work(ctx, work{queues: f.queues, backoff: backoff, handle: func(payload []byte) verdict {
+	return f.broker.work(ctx, work{queues: f.queues, observers: f.observers, backoff: backoff, handle: func(payload []byte) verdict {
 		now := time.Since(f.epoch)
 		message := int(binary.LittleEndian.Uint64(payload))
 		sent := time.Duration(binary.LittleEndian.Uint64(payload[8:]))

@@ -59,6 +59,9 @@ func (b *meshBroker) fail(err error) {
 }
 
 func (b *meshBroker) work(ctx context.Context, w work) error {
+	if w.observers > 0 {
+		return b.observe(ctx, w)
+	}
 	for queue := range w.queues {
 		b.destinations = append(b.destinations, client.Queue(meshExecution, route(queue)))
 	}
@@ -75,6 +78,24 @@ func (b *meshBroker) work(ctx context.Context, w work) error {
 	return nil
 }
 
+// observe has one client observe the topic so many times.
+func (b *meshBroker) observe(ctx context.Context, w work) error {
+	const topic = "bench"
+	b.destinations = []client.Destination{client.Topic(topic)}
+	c, err := client.Connect(ctx, b.url, client.Name("bench/observers"))
+	if err != nil {
+		return err
+	}
+	b.workers = append(b.workers, c)
+	for i := range w.observers {
+		_, err := c.Observe(ctx, topic, handler(w), client.ID(fmt.Sprint("o", i)), client.Concurrency(inHand/w.observers))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func route(queue int) string { return fmt.Sprintf("q%05d", queue) }
 
 var (
@@ -82,9 +103,8 @@ var (
 	errDead   = client.Reject(errors.New("it shall be a dead letter"))
 )
 
-// workOn registers a client's queues, all at once.
-func workOn(ctx context.Context, c *client.Client, w work, first, end int) error {
-	handle := func(_ context.Context, d *client.Delivery) error {
+func handler(w work) client.Handler {
+	return func(_ context.Context, d *client.Delivery) error {
 		switch w.handle(d.Data) {
 		case failed:
 			return errFailed
@@ -94,6 +114,11 @@ func workOn(ctx context.Context, c *client.Client, w work, first, end int) error
 			return nil
 		}
 	}
+}
+
+// workOn registers a client's queues, all at once.
+func workOn(ctx context.Context, c *client.Client, w work, first, end int) error {
+	handle := handler(w)
 	var registering errgroup.Group
 	for queue := first; queue < end; queue++ {
 		opts := []client.WorkOption{client.Concurrency(max(16, inHand/w.queues))}

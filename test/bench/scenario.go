@@ -27,9 +27,10 @@ type row struct {
 
 // Rows that scenarios share.
 var (
-	perSecond = []row{{"", "/s"}}
-	latencies = []row{{"p50", "ms"}, {"p99", "ms"}}
-	lateness  = []row{{"p50", "ms"}, {"p99", "ms"}, {"most", "ms"}}
+	perSecond  = []row{{"", "/s"}}
+	topicRates = []row{{"published", "/s"}, {"handled", "/s"}}
+	latencies  = []row{{"p50", "ms"}, {"p99", "ms"}}
+	lateness   = []row{{"p50", "ms"}, {"p99", "ms"}, {"most", "ms"}}
 )
 
 // settings say how long the scenarios go on.
@@ -77,6 +78,8 @@ func scenarios(s settings) []scenario {
 		},
 		{name: "queues-many", title: many, rows: perSecond, run: jobs(s.ManyQueues, 128, 1)},
 		{name: "fail-once", title: "jobs of 128 B that fail once", rows: perSecond, run: jobs(1, 128, 2)},
+		{name: "topic-1", title: "a topic of 128 B, one observer", rows: topicRates, once: true, run: topic(1, 128)},
+		{name: "topic-10", title: "a topic of 128 B, 10 observers", rows: topicRates, once: true, run: topic(10, 128)},
 		{
 			name: "latency", title: "publish to handled at 200/s", rows: latencies,
 			systems: append(slices.Clone(four), inProcess), run: latency,
@@ -117,22 +120,43 @@ func jobs(queues, size, calls int) func(ctx context.Context, m *measurement) ([]
 		if err != nil {
 			return nil, err
 		}
-		stage := func(d time.Duration) error {
-			if err := f.publishFor(ctx, d); err != nil {
-				return err
-			}
-			return f.finish(ctx, calls)
-		}
-		if err := stage(m.settings.Warmup); err != nil {
+		rate, err := f.fast(ctx, m, calls)
+		return []float64{rate}, err
+	}
+}
+
+// topic measures messages a second that are published to a topic and handled by
+// each of its observers, from the first publish to the last settlement.
+func topic(observers, size int) func(ctx context.Context, m *measurement) ([]float64, error) {
+	return func(ctx context.Context, m *measurement) ([]float64, error) {
+		f := newFlow(m.broker, 1, size)
+		f.observers = observers
+		if err := f.work(ctx, nil, func(call) verdict { return done }); err != nil {
 			return nil, err
 		}
-		warm := f.sent
-		took, err := m.timed(func() (int, error) {
-			err := stage(m.settings.Publish)
-			return f.sent - warm, err
-		})
-		return []float64{float64(f.sent-warm) / took.Seconds()}, err
+		rate, err := f.fast(ctx, m, observers)
+		return []float64{rate, rate * float64(observers)}, err
 	}
+}
+
+// fast publishes as fast as it goes, each message being handled so many times,
+// and returns how many a second were published and settled.
+func (f *flow) fast(ctx context.Context, m *measurement, times int) (float64, error) {
+	stage := func(d time.Duration) error {
+		if err := f.publishFor(ctx, d); err != nil {
+			return err
+		}
+		return f.finish(ctx, times)
+	}
+	if err := stage(m.settings.Warmup); err != nil {
+		return 0, err
+	}
+	warm := f.sent
+	took, err := m.timed(func() (int, error) {
+		err := stage(m.settings.Publish)
+		return f.sent - warm, err
+	})
+	return float64(f.sent-warm) / took.Seconds(), err
 }
 
 // backoffOf is nil where nothing fails: raw JetStream can then bound what is in
