@@ -78,24 +78,6 @@ func (b *meshBroker) work(ctx context.Context, w work) error {
 	return nil
 }
 
-// observe has one client observe the topic so many times.
-func (b *meshBroker) observe(ctx context.Context, w work) error {
-	const topic = "bench"
-	b.destinations = []client.Destination{client.Topic(topic)}
-	c, err := client.Connect(ctx, b.url, client.Name("bench/observers"))
-	if err != nil {
-		return err
-	}
-	b.workers = append(b.workers, c)
-	for i := range w.observers {
-		_, err := c.Observe(ctx, topic, handler(w), client.ID(fmt.Sprint("o", i)), client.Concurrency(inHand/w.observers))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func route(queue int) string { return fmt.Sprintf("q%05d", queue) }
 
 var (
@@ -103,6 +85,7 @@ var (
 	errDead   = client.Reject(errors.New("it shall be a dead letter"))
 )
 
+// handler is the work's as a client takes it.
 func handler(w work) client.Handler {
 	return func(_ context.Context, d *client.Delivery) error {
 		switch w.handle(d.Data) {
@@ -114,6 +97,26 @@ func handler(w work) client.Handler {
 			return nil
 		}
 	}
+}
+
+// observe has the messages of a topic handled by observers of one client.
+func (b *meshBroker) observe(ctx context.Context, w work) error {
+	b.destinations = []client.Destination{client.Topic(meshExecution)}
+	c, err := client.Connect(ctx, b.url, client.Name("bench/observer"))
+	if err != nil {
+		return err
+	}
+	b.workers = append(b.workers, c)
+	for i := range w.observers {
+		opts := []client.WorkOption{client.ID(fmt.Sprint("observer-", i)), client.Concurrency(inHand / w.observers)}
+		if w.filter != "" {
+			opts = append(opts, client.Filter(w.filter))
+		}
+		if _, err := c.Observe(ctx, meshExecution, handler(w), opts...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // workOn registers a client's queues, all at once.

@@ -77,9 +77,10 @@ func scenarios(s settings) []scenario {
 			systems: []string{raw, meshAlways, rawEach}, once: true, run: jobs(s.Queues, 128, 1),
 		},
 		{name: "queues-many", title: many, rows: perSecond, run: jobs(s.ManyQueues, 128, 1)},
+		{name: "topic-1", title: "a topic of 128 B, one observer", rows: topicRates, once: true, run: topic(1, "")},
+		{name: "topic-10", title: "a topic of 128 B, 10 observers", rows: topicRates, once: true, run: topic(10, "")},
+		{name: "topic-filtered", title: "a topic of 128 B, one observer with a filter", rows: topicRates, systems: ours, once: true, run: topic(1, benchFilter)},
 		{name: "fail-once", title: "jobs of 128 B that fail once", rows: perSecond, run: jobs(1, 128, 2)},
-		{name: "topic-1", title: "a topic of 128 B, one observer", rows: topicRates, once: true, run: topic(1, 128)},
-		{name: "topic-10", title: "a topic of 128 B, 10 observers", rows: topicRates, once: true, run: topic(10, 128)},
 		{
 			name: "latency", title: "publish to handled at 200/s", rows: latencies,
 			systems: append(slices.Clone(four), inProcess), run: latency,
@@ -106,47 +107,35 @@ func (s *scenario) has(sys system) bool {
 // four are what every scenario runs on that does not say otherwise.
 var four = []string{raw, mesh2m, rawAlways, meshAlways}
 
+// ours are the systems that have filters.
+var ours = []string{mesh2m, meshAlways}
+
 // jobs measures messages a second from the first publish to the last
 // settlement, each being handled calls times: all but the last time it fails.
 func jobs(queues, size, calls int) func(ctx context.Context, m *measurement) ([]float64, error) {
 	return func(ctx context.Context, m *measurement) ([]float64, error) {
-		f := newFlow(m.broker, queues, size)
-		err := f.work(ctx, backoffOf(calls), func(c call) verdict {
-			if c.nth < calls {
-				return failed
-			}
-			return done
-		})
-		if err != nil {
-			return nil, err
-		}
-		rate, err := f.fast(ctx, m, calls)
+		rate, err := throughput(ctx, m, newFlow(m.broker, queues, size), calls, calls)
 		return []float64{rate}, err
 	}
 }
 
-// topic measures messages a second that are published to a topic and handled by
-// each of its observers, from the first publish to the last settlement.
-func topic(observers, size int) func(ctx context.Context, m *measurement) ([]float64, error) {
-	return func(ctx context.Context, m *measurement) ([]float64, error) {
-		f := newFlow(m.broker, 1, size)
-		f.observers = observers
-		if err := f.work(ctx, nil, func(call) verdict { return done }); err != nil {
-			return nil, err
+// throughput is how many messages a second of a flow are published and settled,
+// each being handled so many times; the first tries of them fail but one.
+func throughput(ctx context.Context, m *measurement, f *flow, calls, tries int) (float64, error) {
+	err := f.work(ctx, backoffOf(tries), func(c call) verdict {
+		if c.nth < tries {
+			return failed
 		}
-		rate, err := f.fast(ctx, m, observers)
-		return []float64{rate, rate * float64(observers)}, err
+		return done
+	})
+	if err != nil {
+		return 0, err
 	}
-}
-
-// fast publishes as fast as it goes, each message being handled so many times,
-// and returns how many a second were published and settled.
-func (f *flow) fast(ctx context.Context, m *measurement, times int) (float64, error) {
 	stage := func(d time.Duration) error {
 		if err := f.publishFor(ctx, d); err != nil {
 			return err
 		}
-		return f.finish(ctx, times)
+		return f.finish(ctx, calls)
 	}
 	if err := stage(m.settings.Warmup); err != nil {
 		return 0, err

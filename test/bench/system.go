@@ -55,12 +55,13 @@ type broker interface {
 
 // work is what work does.
 type work struct {
-	queues int
+	queues  int
+	backoff func(queue int) time.Duration // before a failed message comes again
+	handle  func(payload []byte) verdict
 	// observers of a topic, which is then what is published to; 0: there are
 	// queues.
 	observers int
-	backoff   func(queue int) time.Duration // before a failed message comes again
-	handle    func(payload []byte) verdict
+	filter    string // of the observers; empty: none
 }
 
 // verdict is how a handler ends.
