@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/waybill-mq/waybill/internal/telemetry"
 )
 
 // Service is what all services are.
@@ -26,21 +28,26 @@ const committing = 10 * time.Second
 // Run runs a service until SIGINT or SIGTERM, or until it ends by itself, and
 // returns the program's exit code: 1, with the reason on stderr, for anything
 // but an orderly end. A second signal ends the program at once.
-func Run(service string, f *Flags, stderr io.Writer, construct func(*slog.Logger) (Service, error)) (code int) {
+func Run(service, version string, f *Flags, stderr io.Writer, construct func(*slog.Logger) (Service, error)) (code int) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next one is the system's
-	if err := run(ctx, service, f, f.logger(stderr), construct); err != nil {
+	if err := run(ctx, service, version, f, f.logger(stderr), construct); err != nil {
 		_, _ = fmt.Fprintf(stderr, "waybill-%s: %v\n", service, err)
 		return 1
 	}
 	return 0
 }
 
-func run(ctx context.Context, service string, f *Flags, log *slog.Logger, construct func(*slog.Logger) (Service, error)) error {
+func run(ctx context.Context, service, version string, f *Flags, log *slog.Logger, construct func(*slog.Logger) (Service, error)) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
+	flush, err := telemetry.Start(ctx, "waybill-"+service, f.Name, version, log)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	s, err := construct(log)
 	if err != nil {
 		return err

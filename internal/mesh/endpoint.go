@@ -55,7 +55,7 @@ func endpoint[Q, R any](s *Service, name, subject, queue string, h func(ctx cont
 			defer e.running.Done()
 			defer func() { <-free }()
 			start := time.Now()
-			answer, err := handle(s.ctx, m.Data, h)
+			answer, err := handle(inTrace(s.ctx, m), m.Data, h)
 			e.counts.requests.Add(1)
 			e.counts.busy.Add(int64(time.Since(start)))
 			if err != nil {

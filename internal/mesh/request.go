@@ -20,7 +20,7 @@ func Request[R any](ctx context.Context, nc *nats.Conn, subject string, q any) (
 	if err != nil {
 		return r, fmt.Errorf("encoding the request to %s: %w", subject, err)
 	}
-	msg, err := nc.RequestWithContext(ctx, subject, body)
+	msg, err := nc.RequestMsgWithContext(ctx, traced(ctx, subject, body))
 	if err != nil {
 		return r, requestError(subject, err)
 	}

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 const (
@@ -33,8 +35,9 @@ type Client struct {
 	window    time.Duration
 	link      *gate // open while connected
 	presence  *presence
-	crew      crew       // runs all handlers
-	sender    *Publisher // of Publish and PublishMany
+	crew      crew            // runs all handlers
+	sender    *Publisher      // of Publish and PublishMany
+	tracer    *tracing.Tracer // nil: no spans are made
 
 	mu         sync.Mutex
 	publishers map[*Publisher]struct{}
@@ -47,7 +50,7 @@ type Client struct {
 // nats://127.0.0.1:4222. It fails with UNAVAILABLE if that cannot be reached
 // before ctx ends, 5 s at most, and with INVALID_ARGS for a bad option.
 func Connect(ctx context.Context, address string, opts ...Option) (*Client, error) {
-	o := options{name: defaultName(), namespace: protocol.DefaultNamespace, logger: slog.Default(), window: DefaultDrainWindow}
+	o := options{name: defaultName(), namespace: protocol.DefaultNamespace, logger: slog.Default(), window: DefaultDrainWindow, tracing: otel.GetTracerProvider()}
 	for _, opt := range opts {
 		if err := opt.connect(&o); err != nil {
 			return nil, err
@@ -55,6 +58,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 	}
 	c := &Client{
 		name: o.name, namespace: o.namespace, log: o.logger, window: o.window,
+		tracer:     tracing.New(o.tracing, library+"/client", libraryVersion()),
 		link:       newGate(),
 		publishers: make(map[*Publisher]struct{}),
 		closed:     make(chan struct{}),

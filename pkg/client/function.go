@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 // FunctionHandler answers one call. An error with a code keeps it
@@ -96,7 +97,7 @@ func (f *Function) receive(msg *nats.Msg) {
 
 func (f *Function) run(call *functionCall) {
 	defer f.pool.uncount(false)
-	ctx, cancel := call.within(extractTrace(f.ctx, call.msg))
+	ctx, cancel := call.within(tracing.Extract(f.ctx, tracing.Headers(call.msg.Header)))
 	defer cancel()
 	if ctx.Err() != nil {
 		return // the caller has given up

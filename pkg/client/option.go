@@ -1,10 +1,12 @@
 package client
 
 import (
+	"encoding/json"
 	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -29,6 +31,7 @@ type options struct {
 	logger    *slog.Logger
 	window    time.Duration
 	nats      []nats.Option
+	tracing   trace.TracerProvider
 }
 
 type workOptions struct {
@@ -46,6 +49,8 @@ type workOptions struct {
 	execution  string
 	observerID string
 	group      string
+	filters    json.RawMessage
+	config     queueConfig
 }
 
 type handleOptions struct {

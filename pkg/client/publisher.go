@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 const (
@@ -54,7 +56,20 @@ type call struct {
 	number  uint64
 	since   time.Time
 	done    func(*Receipt, error)
+	span    trace.Span // nil: none
 	claimed atomic.Bool
+}
+
+// end tells the call's span how it ended.
+func (c *call) end(receipt *Receipt, err error) {
+	if c.span == nil {
+		return
+	}
+	id := ""
+	if receipt != nil {
+		id = receipt.MessageID
+	}
+	tracing.EndPublish(c.span, id, err)
 }
 
 // PublisherOption changes a Publisher.
@@ -168,6 +183,7 @@ func (p *Publisher) Publish(ctx context.Context, m Message) (*Future, error) {
 func (p *Publisher) waitOrForget(ctx context.Context, f *Future) (*Receipt, error) {
 	receipt, err := f.Wait(ctx)
 	if ctx.Err() != nil && f.call.claimed.CompareAndSwap(false, true) {
+		f.call.end(nil, err)
 		p.release(f.call.place)
 	}
 	return receipt, err
@@ -181,6 +197,15 @@ func (p *Publisher) PublishFunc(ctx context.Context, m Message, done func(*Recei
 }
 
 func (p *Publisher) begin(ctx context.Context, m *Message, done func(*Receipt, error)) (*call, error) {
+	ctx, span := p.c.tracePublish(ctx, m)
+	c, err := p.call(ctx, m, span, done)
+	if err != nil {
+		tracing.EndPublish(span, "", err)
+	}
+	return c, err
+}
+
+func (p *Publisher) call(ctx context.Context, m *Message, span trace.Span, done func(*Receipt, error)) (*call, error) {
 	msg, err := m.encode(ctx)
 	if err != nil {
 		return nil, err
@@ -189,7 +214,7 @@ func (p *Publisher) begin(ctx context.Context, m *Message, done func(*Receipt, e
 	if err != nil {
 		return nil, err
 	}
-	c := &call{place: place, number: p.last.Add(1), since: time.Now(), done: done}
+	c := &call{place: place, number: p.last.Add(1), since: time.Now(), done: done, span: span}
 	p.calls[place].Store(c)
 	msg.Reply = p.replyTo(c)
 	if err := p.send(ctx, msg); err != nil && c.claimed.CompareAndSwap(false, true) {
@@ -277,6 +302,7 @@ func (p *Publisher) finish(c *call, receipt *Receipt, err error) {
 	if err != nil {
 		p.failure.CompareAndSwap(nil, &err)
 	}
+	c.end(receipt, err)
 	c.done(receipt, err)
 	p.release(c.place)
 }

@@ -2,51 +2,101 @@ package client
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
+	"strings"
 
 	"github.com/nats-io/nats.go"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
-// w3c carries traceparent, tracestate and baggage, whatever propagators the
-// program has set for its own.
-var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+// TracerProvider sets where spans go: one for each publish, one for each
+// delivery that is handled. Default is OpenTelemetry's global provider as it is
+// when Connect is called; without an SDK behind it no spans are made, and the
+// traces of contexts and messages are passed on all the same.
+func TracerProvider(p trace.TracerProvider) Option {
+	return connectFunc(func(o *options) error {
+		if p == nil {
+			return protocol.Errorf(protocol.CodeInvalidArgs, "the tracer provider is nil: leave client.TracerProvider out for OpenTelemetry's global one")
+		}
+		o.tracing = p
+		return nil
+	})
+}
+
+const library = "github.com/waybill-mq/waybill/pkg"
+
+// libraryVersion is the version of this module in the program, "" if it does
+// not say.
+func libraryVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == library {
+			return m.Version
+		}
+	}
+	return ""
+}
+
+// tracePublish begins the span of a publish; nil if there is none to make. The
+// returned context's trace goes along with the message.
+func (c *Client) tracePublish(ctx context.Context, m *Message) (context.Context, trace.Span) {
+	if c.tracer == nil || m.To.err != nil || m.Headers[protocol.HeaderTraceparent] != "" {
+		return ctx, nil
+	}
+	return c.tracer.Publish(ctx, m.To.place(), len(m.Data))
+}
+
+// place is the destination as spans name it.
+func (d Destination) place() *tracing.Place {
+	if topic, ok := strings.CutPrefix(d.subject, protocol.SubjectPublishTopic); ok {
+		return tracing.PlaceOf(scope.TopicPrefix + topic)
+	}
+	execution, route, _ := strings.Cut(strings.TrimPrefix(d.subject, protocol.SubjectPublishQueue), ".")
+	return tracing.PlaceOf(scope.ScopedName(execution, route))
+}
+
+// traceHandler begins the span of a handler; nil if there is none to make.
+func (w *Worker) traceHandler(d *Delivery) (context.Context, trace.Span) {
+	ctx := tracing.Extract(w.parent(), tracing.Headers(d.msg.Header))
+	if w.c.tracer == nil {
+		return ctx, nil
+	}
+	return w.c.tracer.Process(ctx, d.msg.Header, w.place, tracing.Message{
+		ID: d.ID, Size: len(d.Data), Attempt: uint32(d.Attempt), Generation: uint32(d.Generation),
+	})
+}
+
+// endHandler ends its span.
+func endHandler(span trace.Span, end ending) {
+	if span != nil {
+		tracing.EndDelivery(span, end.outcome, end.text)
+	}
+}
 
 // injectTrace adds the trace of ctx to a message that carries none.
 func injectTrace(ctx context.Context, msg *nats.Msg) {
 	if !trace.SpanContextFromContext(ctx).IsValid() || headerOf(msg, protocol.HeaderTraceparent) != "" {
 		return
 	}
-	w3c.Inject(ctx, carrier{msg})
+	if msg.Header == nil {
+		msg.Header = make(nats.Header, 2)
+	}
+	tracing.Inject(ctx, tracing.Headers(msg.Header))
 }
 
-// extractTrace is ctx with the message's trace as its remote parent.
-func extractTrace(ctx context.Context, msg *nats.Msg) context.Context {
-	if headerOf(msg, protocol.HeaderTraceparent) == "" {
-		return ctx
+// about is the log for lines about a delivery, with its message and its trace.
+func (w *Worker) about(ctx context.Context, d *Delivery) *slog.Logger {
+	log := w.c.log.With("message_id", d.ID, "attempt", d.Attempt)
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		log = log.With("trace_id", sc.TraceID().String(), "span_id", sc.SpanID().String())
 	}
-	return w3c.Extract(ctx, carrier{msg})
-}
-
-// carrier reads and writes headers with their case as it is: the mesh's are in
-// lower case, as W3C has them.
-type carrier struct{ msg *nats.Msg }
-
-func (c carrier) Get(key string) string { return headerOf(c.msg, key) }
-
-func (c carrier) Set(key, value string) {
-	if key == protocol.HeaderBaggage && len(value) > protocol.MaxBaggage {
-		return
-	}
-	setHeader(c.msg, key, value)
-}
-
-func (c carrier) Keys() []string {
-	keys := make([]string, 0, len(c.msg.Header))
-	for k := range c.msg.Header {
-		keys = append(keys, k)
-	}
-	return keys
+	return log
 }

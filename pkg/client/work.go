@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 // Worker handles the deliveries of one route of an execution, or of one topic.
@@ -21,6 +23,7 @@ type Worker struct {
 	spec    protocol.SubscriptionSpec
 	handler Handler
 	pool    *pool[*Delivery]
+	place   *tracing.Place
 	ready   *gate
 
 	// parents are the contexts that handlers' contexts stem from, in turn: under
@@ -56,6 +59,7 @@ func (c *Client) Work(ctx context.Context, execution, route string, h Handler, o
 // subscribe declares a subscription and returns when the mesh has taken it.
 func (c *Client) subscribe(ctx context.Context, spec protocol.SubscriptionSpec, h Handler) (*Worker, error) {
 	w := &Worker{c: c, ref: c.presence.nextRef(), spec: spec, handler: h, ready: newGate()}
+	w.place = tracing.PlaceOf(w.source())
 	w.spec.Ref = w.ref
 	w.parents, w.cancel = parents(*spec.Concurrency)
 	w.pool = newPool(&c.crew, *spec.Concurrency, w.run)
@@ -91,6 +95,9 @@ func workSpec(execution, route string, h Handler, opts []WorkOption) (protocol.S
 	if spec.ObserverID+spec.Group+spec.Execution != "" {
 		return spec, protocol.Errorf(protocol.CodeInvalidArgs, "ID, Group and InExecution are for subscriptions to a topic: leave them out of Work")
 	}
+	if err := noTuning(&spec); err != nil {
+		return spec, err
+	}
 	spec.Execution = execution
 	spec.Route, err = scope.Route(execution, route)
 	return spec, err
@@ -113,7 +120,16 @@ func newSpec(h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
 		Concurrency: &o.concurrency, MaxRetries: o.maxRetries,
 		BackoffMs: o.backoff.Milliseconds(), TimeoutMs: o.timeout.Milliseconds(),
 		Type: o.kind, OnDeadLetter: o.onDeadLetter, MaxPriority: o.maxPriority,
+		Filters: o.filters, QueueConfig: o.config.raw(),
 	}, nil
+}
+
+// noTuning refuses what only observers have.
+func noTuning(spec *protocol.SubscriptionSpec) error {
+	if spec.Filters != nil || spec.QueueConfig != nil {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "Filter, Serial, GroupField, BackoffGrows, FirstDelay and Visibility are for Observe: leave them out")
+	}
+	return nil
 }
 
 // ID is the subscription's id, as `waybill subscription ls` shows it.
@@ -187,15 +203,19 @@ func (w *Worker) run(d *Delivery) {
 		w.missed(d)
 		return
 	}
-	ctx, cancel := d.within(extractTrace(w.parent(), d.msg))
+	ctx, span := w.traceHandler(d)
+	ctx, cancel := d.within(ctx)
 	defer cancel()
-	defer w.watch(d)()
+	defer w.watch(ctx, d)()
 	end := ending{outcome: protocol.Failed, text: "the handler ended its goroutine (runtime.Goexit)"}
-	defer func() { w.c.presence.settle(d.job, end) }()
+	defer func() {
+		endHandler(span, end)
+		w.c.presence.settle(d.job, end)
+	}()
 	err := guarded(func() error { return w.handler(ctx, d) })
 	end = outcomeOf(ctx, err)
-	if end.outcome != protocol.Acknowledged {
-		w.c.log.Debug("a delivery was not acknowledged", "message_id", d.ID, "attempt", d.Attempt, "outcome", end.outcome)
+	if end.outcome != protocol.Acknowledged && w.c.log.Enabled(ctx, slog.LevelDebug) {
+		w.about(ctx, d).DebugContext(ctx, "a delivery was not acknowledged", "outcome", end.outcome)
 	}
 }
 
@@ -215,14 +235,14 @@ func (w *Worker) parent() context.Context {
 
 // watch warns when a handler has used most of its time, and no longer counts
 // it when all is used. Call what it returns when the handler is done.
-func (w *Worker) watch(d *Delivery) (done func()) {
+func (w *Worker) watch(ctx context.Context, d *Delivery) (done func()) {
 	if d.deadline.IsZero() {
 		return func() {}
 	}
 	left := time.Until(d.deadline)
 	t := time.AfterFunc(left-d.limit/5, func() {
-		w.c.log.Warn("a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
-			"execution", d.Execution, "route", d.Route, "topic", d.Topic, "message_id", d.ID, "attempt", d.Attempt, "limit", d.limit)
+		w.about(ctx, d).WarnContext(ctx, "a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
+			"execution", d.Execution, "route", d.Route, "topic", d.Topic, "limit", d.limit)
 		time.AfterFunc(time.Until(d.deadline), func() { w.uncount(d, true) })
 	})
 	return func() { t.Stop() }

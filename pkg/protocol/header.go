@@ -59,14 +59,17 @@ const (
 	// mesh reads it.
 	HeaderCorrelation = "x-correlation-id"
 
+	// HeaderSpan is the id of the mesh's own span of a delivery, 16 hexadecimal
+	// digits, in the trace that HeaderTraceparent names: what a worker does with
+	// the delivery is a part of it. Absent if there is none.
+	HeaderSpan = "Waybill-Span"
+
+	// The publisher's trace, as W3C Trace Context and W3C Baggage have it. They
+	// travel unchanged; see CleanTrace.
 	HeaderTraceparent = "traceparent"
 	HeaderTracestate  = "tracestate"
 	HeaderBaggage     = "baggage"
 )
-
-// MaxBaggage is the number of bytes of baggage that travel; what is longer is
-// dropped whole, as W3C Baggage asks of a list it cannot carry.
-const MaxBaggage = 8192
 
 // reservedExact are header names a broker or the mesh would obey, in lower
 // case.

@@ -59,17 +59,40 @@ func TestCleanTraceDropsWhatIsNot(t *testing.T) {
 
 func TestCleanTraceOfOddHeaders(t *testing.T) {
 	for what, headers := range map[string]map[string][]string{
-		"two parents":      {"traceparent": {traceparent, traceparent}, "tracestate": {"a=1"}},
-		"no parent":        {"tracestate": {"a=1"}},
-		"empty parent":     {"traceparent": {}, "tracestate": {"a=1"}},
-		"too much baggage": {"baggage": {strings.Repeat("b", protocol.MaxBaggage+1)}},
-		"baggage in parts": {"baggage": {strings.Repeat("b", protocol.MaxBaggage), "b"}},
-		"nothing":          nil,
+		"two parents":         {"traceparent": {traceparent, traceparent}, "tracestate": {"a=1"}},
+		"no parent":           {"tracestate": {"a=1"}},
+		"empty parent":        {"traceparent": {}, "tracestate": {"a=1"}},
+		"a member too long":   {"baggage": {strings.Repeat("b", protocol.MaxBaggage+1)}},
+		"baggage of no value": {"baggage": {}},
+		"nothing":             nil,
 	} {
 		protocol.CleanTrace(headers)
 		if len(headers) != 0 {
 			t.Errorf("%s: %v is left", what, headers)
 		}
+	}
+}
+
+func TestListsOfATraceAreCutInWholeMembers(t *testing.T) {
+	list := func(members, bytes int) string {
+		return strings.TrimSuffix(strings.Repeat("k="+strings.Repeat("v", bytes-3)+",", members), ",")
+	}
+	for what, c := range map[string]struct{ name, value, want string }{
+		"baggage at its bounds":      {"baggage", list(64, 128), list(64, 128)},
+		"a member too many":          {"baggage", list(65, 10), list(64, 10)},
+		"bytes too many":             {"baggage", list(10, 1000), list(8, 1000)},
+		"tracestate at its bounds":   {"tracestate", list(32, 16), list(32, 16)},
+		"a tracestate's member more": {"tracestate", list(33, 8), list(32, 8)},
+		"a tracestate too long":      {"tracestate", list(4, 200), list(2, 200)},
+	} {
+		headers := map[string][]string{"traceparent": {traceparent}, c.name: {c.value}}
+		protocol.CleanTrace(headers)
+		if diff := cmp.Diff([]string{c.want}, headers[c.name]); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+	if got := protocol.CutBaggage(list(65, 10)); got != list(64, 10) {
+		t.Errorf("baggage is cut to %q", got)
 	}
 }
 

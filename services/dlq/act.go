@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 // stepSize is the number of letters decided at once: enough for large commits,
@@ -17,7 +19,7 @@ const stepSize = 8192
 
 // act does one step. A letter leaves the index as its decision is staged, so
 // of two redrives, or a redrive and a discard, only one has it.
-func (d *drawer) act(s books.Step, answer func(books.StepDone)) {
+func (d *drawer) act(s books.Step, by trace.SpanContext, answer func(books.StepDone)) {
 	if s.Until == 0 {
 		s.Until = d.newest
 	}
@@ -27,7 +29,7 @@ func (d *drawer) act(s books.Step, answer func(books.StepDone)) {
 		answer(done)
 	})
 	for _, l := range letters {
-		b.Stage(d.decide(l, s, b))
+		b.Stage(d.decide(l, s, by, b))
 	}
 	b.Staged()
 }
@@ -59,15 +61,16 @@ func (d *drawer) pick(s books.Step) (letters []*letter, refused int64, more bool
 }
 
 // decide stages the end of a letter here.
-func (d *drawer) decide(l *letter, s books.Step, b *books.Batch) bool {
+func (d *drawer) decide(l *letter, s books.Step, by trace.SpanContext, b *books.Batch) bool {
 	e := l.entry
 	d.remove(l)
+	spans := d.acted(by, s.Action, e)
 	if s.Action == discard {
 		return d.discard(e, b)
 	}
 	d.leaving[e.ID]++
-	meta := again(e)
-	meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: s.By})
+	meta := again(e, spans)
+	meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: s.By, Trace: redriveOf(spans)})
 	staged := d.ledger.Decide(e, d.lanes.Of(e.Queue.Name), meta, b)
 	if staged {
 		d.ledger.CountWith(e.Queue, ledger.Redriven)
@@ -76,15 +79,16 @@ func (d *drawer) decide(l *letter, s books.Step, b *books.Batch) bool {
 }
 
 // again is a message that starts over: a whole new budget, and no failure.
-func again(e *ledger.Entry) ledger.Meta {
-	return ledger.Meta{Queue: e.Queue.Name, Generation: e.Generation + 1, Attempt: 1}
+func again(e *ledger.Entry, spans string) ledger.Meta {
+	return ledger.Meta{Queue: e.Queue.Name, Generation: e.Generation + 1, Attempt: 1, Spans: spans}
 }
 
 func actOn(ctx context.Context, book *books.Book[*drawer], s books.Step) (books.StepDone, error) {
 	if s.Action != redrive && s.Action != discard {
 		return books.StepDone{}, protocol.Errorf(protocol.CodeInvalidArgs, "action %.64q is none of %s and %s", s.Action, redrive, discard)
 	}
-	return books.Await(ctx, book, func(d *drawer, answer func(books.StepDone)) { d.act(s, answer) })
+	by := trace.SpanContextFromContext(ctx)
+	return books.Await(ctx, book, func(d *drawer, answer func(books.StepDone)) { d.act(s, by, answer) })
 }
 
 // act redrives or discards for a caller, in every ledger.
@@ -97,7 +101,9 @@ func (s *Service) act(ctx context.Context, what string, q protocol.DeadActReques
 	if what == redrive && !s.host.Lanes.Known() {
 		return protocol.DeadActReply{}, protocol.Errorf(protocol.CodeUnavailable, "no router has started yet: there is nowhere to redrive to")
 	}
+	ctx, span := s.tracer.Act(ctx, what)
 	done, err := books.Act(ctx, s.host, askAct, first)
+	tracing.EndAct(span, done.Count, err)
 	if err == nil && done.Count == 0 && done.Refused > 0 {
 		err = protocol.Errorf(protocol.CodeExecutionClosed, "%d dead letters are of executions that are closed, and stay: let those take messages again first (waybill execution reopen)", done.Refused)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 // drawer is the owner of one ledger of dead letters. Its index has what is
@@ -19,6 +20,7 @@ import (
 // log and are read when somebody looks.
 type drawer struct {
 	lanes  *books.Lanes
+	tracer *tracing.Tracer // nil: no spans are made
 	ledger *ledger.Ledger
 	newest ledger.Key
 	all    order
@@ -31,9 +33,10 @@ type drawer struct {
 	closed  closing.Closed
 }
 
-func newDrawer(lanes *books.Lanes) *drawer {
+func newDrawer(lanes *books.Lanes, tracer *tracing.Tracer) *drawer {
 	return &drawer{
 		lanes:   lanes,
+		tracer:  tracer,
 		topics:  map[string]*order{},
 		byID:    map[protocol.MessageID]*letter{},
 		leaving: map[protocol.MessageID]int{},
@@ -93,6 +96,7 @@ func (d *drawer) Handle(calls []books.Call[*drawer]) {
 // which a dead letter does not have, holds the time of its last failure, so
 // that the order of letters stays in memory and need not be read at each start.
 func (d *drawer) Incoming(m *ledger.Message, meta *ledger.Meta) error {
+	d.died(m, meta)
 	meta.Due = meta.LastFailure
 	if meta.Due == 0 {
 		meta.Due = m.PublishedAt

@@ -8,9 +8,12 @@ import (
 	"errors"
 	"log/slog"
 
+	"go.opentelemetry.io/otel"
+
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 const serviceName = "dlq"
@@ -41,17 +44,18 @@ type Options struct {
 
 // Service is one instance of the dlq service.
 type Service struct {
-	host *books.Host[*drawer]
+	host   *books.Host[*drawer]
+	tracer *tracing.Tracer // nil: no spans are made
 }
 
 // New makes a service, which does nothing until Start. It is INVALID_NAME for
 // an Instance that is no subject token, INVALID_ARGS for numbers below 0.
 func New(o Options) (*Service, error) {
-	s := &Service{}
+	s := &Service{tracer: tracing.New(otel.GetTracerProvider(), library, o.Version)}
 	host, err := books.NewHost(books.HostOptions[*drawer]{
 		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
 		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss, Slack: o.Slack,
-		NewOwner: func() *drawer { return newDrawer(&s.host.Lanes) },
+		NewOwner: func() *drawer { return newDrawer(&s.host.Lanes, s.tracer) },
 		Ledger:   protocol.SubjectDeadLedger,
 		Serve:    s.serve,
 		Queues:   protocol.SubjectDeadQueues, Executions: protocol.SubjectDeadExecutions,

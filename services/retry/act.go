@@ -65,7 +65,11 @@ func (s *shelf) hurry(e *ledger.Entry, by string, tag any) bool {
 
 // discard ends a message that was cancelled.
 func (s *shelf) discard(e *ledger.Entry, tag any) bool {
-	return s.ledger.Settle(e, ledger.Discarded, tag)
+	if !s.ledger.Settle(e, ledger.Discarded, tag) {
+		return false
+	}
+	s.waited(e)
+	return true
 }
 
 // takeOff takes the messages of a step off the shelf.

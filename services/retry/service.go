@@ -8,9 +8,12 @@ import (
 	"errors"
 	"log/slog"
 
+	"go.opentelemetry.io/otel"
+
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 const serviceName = "retry"
@@ -42,17 +45,18 @@ type Options struct {
 
 // Service is one instance of the retry service.
 type Service struct {
-	host *books.Host[*shelf]
+	host   *books.Host[*shelf]
+	tracer *tracing.Tracer // nil: no spans are made
 }
 
 // New makes a service, which does nothing until Start. It is INVALID_NAME for
 // an Instance that is no subject token, INVALID_ARGS for numbers below 0.
 func New(o Options) (*Service, error) {
-	s := &Service{}
+	s := &Service{tracer: tracing.New(otel.GetTracerProvider(), library, o.Version)}
 	host, err := books.NewHost(books.HostOptions[*shelf]{
 		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
 		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss, Slack: o.Slack,
-		NewOwner: func() *shelf { return newShelf(&s.host.Lanes) },
+		NewOwner: func() *shelf { return newShelf(&s.host.Lanes, s.tracer) },
 		Ledger:   protocol.SubjectWaitingLedger,
 		Serve:    s.serve,
 		Queues:   protocol.SubjectWaitingQueues, Executions: protocol.SubjectRetryExecutions,

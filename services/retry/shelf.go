@@ -6,6 +6,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 // only makes it wait.
 type shelf struct {
 	lanes  *books.Lanes
+	tracer *tracing.Tracer // nil: no spans are made
 	ledger *ledger.Ledger
 	far    dueOrder
 	near   dueOrder
@@ -38,7 +40,9 @@ type shelf struct {
 	closed closing.Closed
 }
 
-func newShelf(lanes *books.Lanes) *shelf { return &shelf{lanes: lanes} }
+func newShelf(lanes *books.Lanes, tracer *tracing.Tracer) *shelf {
+	return &shelf{lanes: lanes, tracer: tracer}
+}
 
 // onQueue is what the shelf keeps of a queue, in its Slot.
 type onQueue struct{ moving int64 }
@@ -159,6 +163,7 @@ func (s *shelf) release(e *ledger.Entry, tag any) bool {
 
 func (s *shelf) send(e *ledger.Entry, meta ledger.Meta, tag any) bool {
 	meta.Due = 0
+	s.waited(e)
 	return s.ledger.Decide(e, s.lanes.Of(e.Queue.Name), meta, tag)
 }
 

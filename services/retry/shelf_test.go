@@ -61,7 +61,7 @@ func TestClockThatJumps(t *testing.T) {
 	var shelves books.Books[*shelf]
 	book, err := shelves.Open(ctx, ledger.Options{
 		Conn: conn, Stream: "WAYBILL_RETRY", Name: "retry-00", Now: func() time.Time { return start },
-	}, newShelf(&lanes))
+	}, newShelf(&lanes, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

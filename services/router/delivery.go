@@ -1,6 +1,8 @@
 package router
 
 import (
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -24,6 +26,8 @@ type delivery struct {
 	at      int64 // ns since the epoch
 	took    int64 // ns; of one that began under another owner, since this one heard of it
 	afterMs int64 // as in conclusion
+
+	span trace.Span // nil: it is not traced
 }
 
 type stage uint8

@@ -25,7 +25,7 @@ const (
 
 // wake puts the queue into the round if it may have something to dispatch.
 func (l *lane) wake(q *queue) {
-	if q.listed || q.ready.size == 0 || len(q.consumers) == 0 {
+	if q.listed || q.deliverable() == 0 || len(q.consumers) == 0 {
 		return
 	}
 	q.listed = true
@@ -79,8 +79,14 @@ func (l *lane) dispatch() bool {
 // deliverNext delivers the queue's next message, if there is one, it is in
 // memory, and a consumer has room.
 func (l *lane) deliverNext(q *queue) bool {
+	if q.judging >= l.verdicts.most() {
+		return false
+	}
+	if len(q.filters) > 0 {
+		return l.deliverWanted(q)
+	}
 	e := q.ready.peek()
-	if e == nil || q.judging >= l.verdicts.most() {
+	if e == nil {
 		return false
 	}
 	c := q.pick(l.now)
@@ -91,17 +97,6 @@ func (l *lane) deliverNext(q *queue) bool {
 	if m == nil {
 		return false
 	}
-	if len(q.filters) > 0 {
-		var wanted bool
-		if c, wanted = q.choose(l.document.Input(m.Body), l.now); !wanted {
-			l.takeNext(q, e)
-			l.leaveOut(e, q)
-			return true
-		}
-		if c == nil {
-			return false // who wants it is busy
-		}
-	}
 	l.takeNext(q, e)
 	l.deliver(l.begin(e, q, c), m)
 	return true
@@ -110,6 +105,11 @@ func (l *lane) deliverNext(q *queue) bool {
 // takeNext takes e, which is the queue's next, out of what is ready.
 func (l *lane) takeNext(q *queue, e *broker.Entry) {
 	q.ready.pop()
+	l.takenAhead(q, e)
+}
+
+// takenAhead reads more of the queue if e was read before its turn.
+func (l *lane) takenAhead(q *queue, e *broker.Entry) {
 	if _, ahead := e.Slot.(*broker.Message); ahead {
 		l.used(q, e)
 		if q.read < q.aheadMost()/4 && q.reading == 0 {
@@ -173,7 +173,7 @@ func (l *lane) Read(e *broker.Entry, m *broker.Message, err error) {
 	}
 	switch {
 	case err != nil:
-		l.s.log.Error("a stored message cannot be read and is not delivered", "queue", q.name, "message", e.ID, "error", err)
+		l.about(e).Error("a stored message cannot be read and is not delivered", "error", err)
 		q.remove(e)
 		e.Slot = unreadable
 		q.stuck(e)
@@ -252,9 +252,23 @@ func (l *lane) putBack(d *delivery) {
 type outgoing struct {
 	msg    nats.Msg
 	header nats.Header
-	values [8]string
+	values [ownHeaders]string
 	reply  []byte
 }
+
+// The mesh's own headers of a delivery, by their places.
+const (
+	ownAttempt = iota
+	ownMessageID
+	ownTimeout
+	ownMaxRetries
+	ownEpoch
+	ownGeneration
+	ownGroup
+	ownPriority
+	ownSpan
+	ownHeaders
+)
 
 // own sets one of the mesh's headers.
 func (o *outgoing) own(i int, name, value string) {
@@ -267,20 +281,21 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 	o, e, c := &l.out, d.e, d.c
 	clear(o.header)
 	maps.Copy(o.header, m.Headers)
-	o.own(0, protocol.HeaderAttempt, strconv.FormatUint(uint64(e.Attempt), 10))
-	o.own(1, protocol.HeaderMessageID, e.ID.String())
-	o.own(2, protocol.HeaderTimeout, c.timeoutText)
-	o.own(3, protocol.HeaderMaxRetries, c.retriesText)
-	o.own(4, protocol.HeaderEpoch, l.epoch)
+	o.own(ownAttempt, protocol.HeaderAttempt, strconv.FormatUint(uint64(e.Attempt), 10))
+	o.own(ownMessageID, protocol.HeaderMessageID, e.ID.String())
+	o.own(ownTimeout, protocol.HeaderTimeout, c.timeoutText)
+	o.own(ownMaxRetries, protocol.HeaderMaxRetries, c.retriesText)
+	o.own(ownEpoch, protocol.HeaderEpoch, l.epoch)
 	if e.Generation > 0 {
-		o.own(5, protocol.HeaderGeneration, strconv.FormatUint(uint64(e.Generation), 10))
+		o.own(ownGeneration, protocol.HeaderGeneration, strconv.FormatUint(uint64(e.Generation), 10))
 	}
 	if m.Group != "" {
-		o.own(6, protocol.HeaderGroup, m.Group)
+		o.own(ownGroup, protocol.HeaderGroup, m.Group)
 	}
 	if m.Priority > 0 {
-		o.own(7, protocol.HeaderPriority, strconv.Itoa(int(m.Priority)))
+		o.own(ownPriority, protocol.HeaderPriority, strconv.Itoa(int(m.Priority)))
 	}
+	l.trace(d, m)
 	o.reply = l.seal.append(append(o.reply[:0], l.reply...), l.tokenOf(e))
 	o.msg = nats.Msg{Subject: c.Deliver, Reply: string(o.reply), Header: o.header, Data: m.Body}
 	err := l.s.bulk.PublishMsg(&o.msg)
@@ -295,6 +310,7 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 	}
 	l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
 	l.stalledUntil = l.now + int64(stall)
+	d.endSpan(endBounced, err.Error())
 	l.putBack(d)
 }
 
@@ -309,6 +325,7 @@ func (l *lane) resume() {
 	for e := l.pauses.first(); e != nil && e.Due <= l.wall; e = l.pauses.first() {
 		l.pauses.take()
 		e.Slot = nil
+		l.waited(e)
 		l.queueOf(e).add(e)
 	}
 	kept := l.resting[:0]

@@ -77,7 +77,7 @@ func (l *lane) followLetter(q *queue, entries []*broker.Entry, why string) {
 		}
 		meta.Tell(ledger.Event{Kind: ledger.FollowedIt, At: l.wall, Generation: e.Generation, Attempt: e.Attempt, Error: why})
 		if !l.giveUp(e, meta) {
-			l.s.log.Error("what follows a dead letter could not follow it", "queue", q.name, "message", e.ID)
+			l.about(e).Error("what follows a dead letter could not follow it")
 		}
 	}
 }

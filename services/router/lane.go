@@ -218,18 +218,20 @@ func (l *lane) nextTick() int64 {
 func (l *lane) Closed(_ error, tags []any) {
 	for _, tag := range tags {
 		if p, ok := tag.(*publication); ok {
-			l.s.refuse(p.reply, errMoving)
+			p.refuse(l.s, errMoving)
 		}
 	}
 	l.bindings.closed()
 	for _, d := range l.deadlines {
 		for x := d.first; x != nil; x = x.next {
+			x.endSpan(endMoved, "")
 			if x.c != nil {
 				x.c.worker.held.Add(-1)
 			}
 		}
 	}
 	for _, d := range l.late.deliveries {
+		d.endSpan(endMoved, "")
 		d.c.worker.held.Add(-1)
 	}
 	l.held.Store(0)
@@ -387,6 +389,7 @@ func (l *lane) free(e *broker.Entry) {
 		if d.stage != running {
 			l.open.Add(-1)
 		}
+		d.endSpan(endDropped, "")
 		*d = delivery{}
 		l.spare = append(l.spare, d)
 	}

@@ -144,6 +144,7 @@ func (l *lane) acknowledged(e *broker.Entry) {
 	if d, ok := e.Slot.(*delivery); ok {
 		d.c.proven()
 		d.c.worker.seen.Store(l.now)
+		d.endSpan(protocol.Acknowledged, "")
 		l.release(d)
 		l.free(e)
 	} else {
@@ -174,6 +175,7 @@ func (l *lane) ended(d *delivery, end conclusion) {
 		l.rest(d.c)
 		l.handedBack[d.e.Key]++
 		l.count(d.q, ledger.Delivered)
+		d.endSpan(protocol.Cancelled, "")
 		l.count(d.q, ledger.HandedBack)
 		l.putBack(d)
 		return
@@ -199,6 +201,7 @@ func (l *lane) bounced(t token) {
 		return
 	}
 	l.rest(d.c)
+	d.endSpan(endBounced, "nobody was there to take it")
 	l.putBack(d)
 }
 

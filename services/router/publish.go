@@ -7,10 +7,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -37,7 +39,8 @@ type publication struct {
 	dedup   string
 	due     int64 // ns since the epoch; 0: at once
 	reply   string
-	size    int64 // of headers and body
+	size    int64      // of headers and body
+	span    trace.Span // of the publish; nil: it came with one, or there is none
 }
 
 // route is where a publish subject leads.
@@ -47,7 +50,8 @@ type route struct {
 	slot  *slot
 	err   error // of a subject that leads nowhere
 
-	known *queue // the lane's own
+	known *queue         // the lane's own
+	at    *tracing.Place // made when it is first asked for
 }
 
 // ingress checks publishes as they arrive on one subscription; what it
@@ -96,7 +100,13 @@ func (in *ingress) admit(m *nats.Msg) error {
 	if err := p.fill(m, in.s.maxPayload); err != nil {
 		return err
 	}
-	return o.take(p)
+	p.trace(in.s.tracer)
+	p.weigh()
+	if err := o.take(p); err != nil {
+		tracing.EndPublish(p.span, "", err)
+		return err
+	}
+	return nil
 }
 
 // take gives the lane a publish, unless it has too many already.
@@ -182,11 +192,15 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 		return err
 	}
 	p.message.ID, p.message.Body, p.message.PublishedAt = id, m.Data, now.UnixNano()
-	p.size = int64(len(m.Data))
+	return nil
+}
+
+// weigh says what the message takes, with all its headers.
+func (p *publication) weigh() {
+	p.size = int64(len(p.message.Body))
 	for name, values := range p.message.Headers {
 		p.size += int64(len(name) + len(values[0]))
 	}
-	return nil
 }
 
 // headers checks and takes the publisher's headers; the deduplication id, the
@@ -227,8 +241,14 @@ func (p *publication) headers(h nats.Header, now time.Time) error {
 func (p *publication) apply(l *lane) {
 	l.queued.Add(-p.size - publicationBytes)
 	if err := l.stage(p); err != nil {
-		l.s.refuse(p.reply, err)
+		p.refuse(l.s, err)
 	}
+}
+
+// refuse answers the publish with an error.
+func (p *publication) refuse(s *Service, err error) {
+	tracing.EndPublish(p.span, "", err)
+	s.refuse(p.reply, err)
 }
 
 func (l *lane) stage(p *publication) error {
@@ -245,7 +265,7 @@ func (l *lane) stage(p *publication) error {
 	if err := l.admits(q, p.size); err != nil {
 		return err
 	}
-	if err := q.store.Publish(broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Dedup: p.dedup, Tag: p}); err != nil {
+	if err := q.store.Publish(broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p}); err != nil {
 		return err
 	}
 	l.staging(q, 1, p.size)
@@ -283,6 +303,9 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 
 // acknowledge answers a publish.
 func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
+	if p.span != nil {
+		tracing.EndPublish(p.span, uuid.UUID(r.ID).String(), nil)
+	}
 	if p.reply == "" {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -26,6 +27,7 @@ type queue struct {
 	consumers []*consumer
 	next      int              // whose turn it is
 	filters   []*filter.Filter // what they want of a topic, see refilter
+	aside     []*sideline      // what was ready and waits for those who want it
 	policy    policy
 
 	inflight    int   // deliveries in workers' hands
@@ -37,7 +39,8 @@ type queue struct {
 	reading int // entries whose bodies are being read
 	read    int // ready entries whose bodies were read ahead
 
-	counts *counts // of this turn, if there are any
+	counts *counts        // of this turn, if there are any
+	at     *tracing.Place // made when it is first asked for
 
 	// Of a queue that receives a topic:
 	topic   string

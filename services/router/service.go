@@ -15,11 +15,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+	"go.opentelemetry.io/otel"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/builtin"
 )
@@ -77,6 +79,7 @@ type Service struct {
 	o       Options
 	log     *slog.Logger
 	started time.Time
+	tracer  *tracing.Tracer // nil: no spans are made
 
 	bulk    *nats.Conn // publishes, deliveries, outcomes and endpoints
 	logs    *nats.Conn // the ledgers'
@@ -129,6 +132,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		o: o, log: o.Logger.With("service", serviceName), started: time.Now(),
 		inbox: nats.NewInbox(), done: make(chan struct{}),
+		tracer: tracing.New(otel.GetTracerProvider(), library, o.Version),
 	}
 	s.directory, s.presence = newDirectory(s), newPresence(s)
 	s.settings.current = protocol.DefaultSettings()

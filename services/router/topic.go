@@ -69,7 +69,7 @@ func (l *lane) stageTopic(p *publication) error {
 	if err := l.meshAdmits(int64(len(p.to)), p.size); err != nil {
 		return err
 	}
-	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, To: copies, Due: p.due, Dedup: p.dedup, Tag: p})
+	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, To: copies, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p})
 	if err == nil {
 		l.stagingTopic(p, 1)
 	}

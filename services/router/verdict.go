@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -54,6 +55,7 @@ type question struct {
 // judge gives a delivery that ended to the retry service.
 func (l *lane) judge(d *delivery, what protocol.Outcome, text string) {
 	d.stage, d.outcome, d.text, d.at = judged, what, text, l.wall
+	d.endSpan(what, text)
 	if d.c != nil {
 		d.took = l.now - d.started
 	}
@@ -204,6 +206,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	d.stage = recording
 	meta := q.store.Meta(e)
 	meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due = v.Attempt, v.Vanished, v.Incomplete, v.Due
+	d.spanned(&meta)
 	meta.Tell(d.event(v))
 	if q.groups != nil && v.Verdict == protocol.VerdictRetryAt {
 		v.Verdict = protocol.VerdictHold // whoever said it does not know of order
@@ -228,7 +231,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		done = q.store.Return(e, meta)
 	}
 	if !done {
-		l.s.log.Error("a verdict could not be recorded", "queue", q.name, "message", e.ID, "verdict", v.Verdict)
+		l.about(e).Error("a verdict could not be recorded", "verdict", v.Verdict)
 		l.count(q, ledger.Lost)
 		l.free(e)
 		return
@@ -290,6 +293,9 @@ func (d *delivery) event(v protocol.Decision) ledger.Event {
 	}
 	if d.c != nil {
 		e.Worker, e.WorkerID, e.Subscription = d.c.worker.name, d.c.worker.id, d.c.ID
+	}
+	if d.span != nil {
+		e.Trace = []byte(tracing.Ref(d.span.SpanContext()))
 	}
 	return e
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 const (
@@ -38,7 +40,7 @@ func (c *child) handle(ctx context.Context, d *client.Delivery) error {
 	cmd.Stdin = bytes.NewReader(d.Data)                    // a child that does not read it is no failure
 	cmd.Stdout = &shared{mu: &c.mu, w: c.stdout}
 	cmd.Stderr = io.MultiWriter(tail, &shared{mu: &c.mu, w: c.stderr})
-	cmd.Env = append(os.Environ(), environment(d)...)
+	cmd.Env = slices.Concat(os.Environ(), environment(d), tracing.Environment(ctx))
 	// The child has a group of its own, so that what it started ends with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

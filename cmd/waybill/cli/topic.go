@@ -72,12 +72,18 @@ type observeCmd struct {
 	handling
 	retrying
 	ordering
+	tuning
 	inExecution
 	TimeoutMs int64 `help:"Time limit of one delivery in milliseconds, at most 1800000. Default: what the mesh has for all observers (activation_timeout_ms)." placeholder:"MS"`
 }
 
 func (c *observeCmd) Run(a *app) error {
 	opts := slices.Concat(c.handling.options(c.TimeoutMs), c.retrying.options(), c.ordering.options(), c.inExecution.options())
+	tuned, err := c.tuning.options(a)
+	if err != nil {
+		return err
+	}
+	opts = append(opts, tuned...)
 	if c.ID != "" {
 		opts = append(opts, client.ID(c.ID))
 	}

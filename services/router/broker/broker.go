@@ -82,6 +82,8 @@ type Publish struct {
 	To      []Copy // of which there is at least one
 	// Due is when it may be delivered, ns since the epoch; 0: at once.
 	Due int64
+	// Spans is Meta.Spans of a message that is traced and not due.
+	Spans string
 	// Dedup is the publisher's id; empty: none.
 	Dedup string
 	// Tag comes back with the receipt.

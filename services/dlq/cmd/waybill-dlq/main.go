@@ -22,7 +22,7 @@ type flags struct {
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Name("waybill-dlq"), kong.Description("Holds dead letters until they are redriven or discarded."), kong.Vars{"version": version})
-	os.Exit(daemon.Run("dlq", &f.Flags, os.Stderr, f.service))
+	os.Exit(daemon.Run("dlq", version, &f.Flags, os.Stderr, f.service))
 }
 
 func (f *flags) service(log *slog.Logger) (daemon.Service, error) {

@@ -22,7 +22,7 @@ type flags struct {
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Name("waybill-gateway"), kong.Description("Serves a mesh over HTTP: its health and its metrics."), kong.Vars{"version": version})
-	os.Exit(daemon.Run("gateway", &f.Flags, os.Stderr, f.service))
+	os.Exit(daemon.Run("gateway", version, &f.Flags, os.Stderr, f.service))
 }
 
 func (f *flags) service(log *slog.Logger) (daemon.Service, error) {

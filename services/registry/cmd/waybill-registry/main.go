@@ -26,7 +26,7 @@ type flags struct {
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Name("waybill-registry"), kong.Description("Knows the workers of a mesh, and what they declared."), kong.Vars{"version": version})
-	os.Exit(daemon.Run("registry", &f.Flags, os.Stderr, f.service))
+	os.Exit(daemon.Run("registry", version, &f.Flags, os.Stderr, f.service))
 }
 
 func (f *flags) service(log *slog.Logger) (daemon.Service, error) {

@@ -22,7 +22,7 @@ type flags struct {
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Name("waybill-retry"), kong.Description("Holds messages that wait for their next attempt, and says when that is."), kong.Vars{"version": version})
-	os.Exit(daemon.Run("retry", &f.Flags, os.Stderr, f.service))
+	os.Exit(daemon.Run("retry", version, &f.Flags, os.Stderr, f.service))
 }
 
 func (f *flags) service(log *slog.Logger) (daemon.Service, error) {

@@ -18,10 +18,10 @@ type Store struct {
 func (s *Store) Publish(p broker.Publish) error {
 	s.metas = s.metas[:0]
 	if p.Topic == "" {
-		s.metas = append(s.metas, ledger.Meta{Queue: p.Queue, Attempt: 1, Due: p.Due})
+		s.metas = append(s.metas, ledger.Meta{Queue: p.Queue, Attempt: 1, Due: p.Due, Spans: p.Spans})
 	}
 	for _, to := range p.To {
-		s.metas = append(s.metas, ledger.Meta{Queue: to.Queue, Attempt: 1, Due: max(p.Due, to.Due), Group: to.Group})
+		s.metas = append(s.metas, ledger.Meta{Queue: to.Queue, Attempt: 1, Due: max(p.Due, to.Due), Group: to.Group, Spans: p.Spans})
 	}
 	var dedup *ledger.Dedup
 	if p.Dedup != "" {

@@ -26,7 +26,7 @@ type flags struct {
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Name("waybill-router"), kong.Description("Takes publishes, delivers messages to workers and settles them."), kong.Vars{"version": version})
-	os.Exit(daemon.Run("router", &f.Flags, os.Stderr, f.service))
+	os.Exit(daemon.Run("router", version, &f.Flags, os.Stderr, f.service))
 }
 
 func (f *flags) service(log *slog.Logger) (daemon.Service, error) {

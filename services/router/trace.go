@@ -1,0 +1,119 @@
+package router
+
+import (
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// library is how the router's spans call it.
+const library = "github.com/waybill-mq/waybill/services/router"
+
+// trace begins a span for a publish that came without one. Its traceparent is
+// the message's from now on.
+func (p *publication) trace(t *tracing.Tracer) {
+	if t == nil || len(p.message.Headers[protocol.HeaderTraceparent]) > 0 {
+		return
+	}
+	p.message.Headers, p.span = t.PublishFor(p.message.Headers, p.route.place(), len(p.message.Body))
+}
+
+// place is where the route leads, as spans name it.
+func (r *route) place() *tracing.Place {
+	if r.at == nil {
+		name := r.queue
+		if r.topic != "" {
+			name = scope.TopicPrefix + r.topic
+		}
+		r.at = tracing.PlaceOf(name)
+	}
+	return r.at
+}
+
+// spans are what the ledger keeps of the spans of a message that waits before its
+// first attempt, so that its wait is told: nothing if it is not traced.
+func (p *publication) spans(t *tracing.Tracer) string {
+	if t == nil || p.due == 0 && len(p.to) == 0 || !tracing.Sampled(p.message.Headers) {
+		return "" // to a topic an observer may add a delay of its own
+	}
+	return tracing.Ref(tracing.Parent(p.message.Headers))
+}
+
+// place is the queue as spans name it.
+func (q *queue) place() *tracing.Place {
+	if q.at == nil {
+		q.at = tracing.PlaceOf(q.name)
+	}
+	return q.at
+}
+
+// trace begins the span of a delivery of a message that is traced, and tells the
+// worker of it.
+func (l *lane) trace(d *delivery, m *broker.Message) {
+	if l.s.tracer == nil || !tracing.Sampled(m.Headers) {
+		return
+	}
+	e := d.e
+	spans, _ := l.ledger.Traced(e)
+	d.span = l.s.tracer.Deliver(m.Headers, spans, d.q.place(), tracing.Message{
+		ID: e.ID.String(), Size: len(m.Body), Attempt: e.Attempt, Generation: e.Generation,
+	})
+	if d.span != nil {
+		l.out.own(ownSpan, protocol.HeaderSpan, d.span.SpanContext().SpanID().String())
+	}
+}
+
+// Ends of a delivery that are no worker's answer.
+const (
+	endBounced = protocol.Outcome("undeliverable") // nobody was there, or it could not be sent
+	endMoved   = protocol.Outcome("moved")         // the lane has another owner, who takes the answer
+	endDropped = protocol.Outcome("dropped")       // its execution was purged, or the broker has it back
+)
+
+// endSpan ends the delivery's span, if it has one that has not ended.
+func (d *delivery) endSpan(what protocol.Outcome, text string) {
+	if d.span != nil && d.span.IsRecording() {
+		tracing.EndDelivery(d.span, what, text)
+	}
+}
+
+// spanned is meta with what comes next referring to this delivery's span.
+func (d *delivery) spanned(meta *broker.Meta) {
+	if d.span != nil {
+		meta.Spans = tracing.Ref(d.span.SpanContext())
+	}
+}
+
+// waited tells of a pause between two attempts that was spent here, in the
+// message's place in its queue.
+func (l *lane) waited(e *broker.Entry) {
+	if l.s.tracer == nil {
+		return
+	}
+	spans, since := l.ledger.Traced(e)
+	if spans == "" || since == 0 {
+		return
+	}
+	l.s.tracer.Waited(spans, l.queueOf(e).place(), tracing.Message{ID: e.ID.String()}, time.Unix(0, since))
+}
+
+// about is the log for lines about an entry, with its message and its trace.
+func (l *lane) about(e *broker.Entry) *slog.Logger {
+	log := l.s.log.With("queue", e.Queue.Name, "message_id", e.ID)
+	sc := trace.SpanContext{}
+	if d, ok := e.Slot.(*delivery); ok && d.span != nil {
+		sc = d.span.SpanContext()
+	} else if spans, _ := l.ledger.Traced(e); spans != "" {
+		sc = tracing.Refs(spans)[0]
+	}
+	if !sc.IsValid() {
+		return log
+	}
+	return log.With("trace_id", sc.TraceID().String(), "span_id", sc.SpanID().String())
+}
