@@ -46,6 +46,7 @@ type lane struct {
 
 	roundFirst, roundLast *queue // queues that may have something to dispatch
 	stalledUntil          int64
+	stallToldAt           int64 // that the connection refuses deliveries is not said again before
 	draining              bool
 
 	standstill standstill
@@ -67,6 +68,7 @@ type lane struct {
 	spare       spares[delivery]
 	spareCounts spares[counts]
 	out         outgoing
+	frames      frames
 	answer      []byte
 	held        atomic.Int64 // deliveries in workers' hands, for others to read
 	open        atomic.Int64 // those that ended and are not recorded yet

@@ -66,7 +66,7 @@ func (c *listenCmd) Run(a *app) error {
 
 type observeCmd struct {
 	Topic     string `arg:"" help:"The topic."`
-	ID        string `name:"id" help:"Id of the observer and its durable queue: who observes under it again finds what it holds. Default a fresh UUID, which leaves an orphan behind." placeholder:"ID"`
+	ID        string `name:"id" help:"Id of the observer and its durable queue: who observes under it again finds what it holds. Default a fresh UUID, which leaves an orphan behind. With --group it only tells the group's observers apart: the queue is the group's." placeholder:"ID"`
 	Group     string `help:"Share one durable queue with all others of this group." placeholder:"GROUP"`
 	Namespace string `default:"default" help:"The namespace that --name is a name in: under the same name in the same namespace an observer that was killed has its id back." placeholder:"NAMESPACE"`
 	handling
