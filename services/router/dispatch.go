@@ -310,7 +310,7 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 	}
 	l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
 	l.stalledUntil = l.now + int64(stall)
-	d.endSpan(endBounced, err.Error())
+	d.forgetSpan()
 	l.putBack(d)
 }
 

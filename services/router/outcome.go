@@ -201,7 +201,7 @@ func (l *lane) bounced(t token) {
 		return
 	}
 	l.rest(d.c)
-	d.endSpan(endBounced, "nobody was there to take it")
+	d.forgetSpan()
 	l.putBack(d)
 }
 
