@@ -130,7 +130,7 @@ func (t Target) Step(action, by string, limit int) (first Step, known bool, err 
 		}
 	}
 	if said != 1 {
-		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue and all", action)
+		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue, topic and all (of what waits also execution)", action)
 	}
 	first = Step{Action: action, By: by, Queue: t.Queue, Topic: t.Topic, Execution: t.Execution, Limit: limit}
 	if t.MessageID != "" {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"log/slog"
 	"time"
 
@@ -48,6 +49,8 @@ type workOptions struct {
 	execution  string
 	observerID string
 	group      string
+	filters    json.RawMessage
+	config     queueConfig
 }
 
 type handleOptions struct {

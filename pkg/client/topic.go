@@ -114,6 +114,9 @@ func topicSpec(kind protocol.Kind, topic string, h Handler, opts []WorkOption) (
 	if spec.Topic, err = scope.Topic(topic); err != nil {
 		return spec, err
 	}
+	if err := noTuning(&spec); kind == protocol.KindListen && err != nil {
+		return spec, err
+	}
 	if kind == protocol.KindListen && (spec.MaxRetries != 0 || spec.BackoffMs != 0 || spec.ObserverID+spec.Group != "") {
 		return spec, protocol.Errorf(protocol.CodeInvalidArgs, "a listener has one attempt, and neither id nor group: leave MaxRetries, Backoff, ID and Group out, or use Observe")
 	}

@@ -95,6 +95,9 @@ func workSpec(execution, route string, h Handler, opts []WorkOption) (protocol.S
 	if spec.ObserverID+spec.Group+spec.Execution != "" {
 		return spec, protocol.Errorf(protocol.CodeInvalidArgs, "ID, Group and InExecution are for subscriptions to a topic: leave them out of Work")
 	}
+	if err := noTuning(&spec); err != nil {
+		return spec, err
+	}
 	spec.Execution = execution
 	spec.Route, err = scope.Route(execution, route)
 	return spec, err
@@ -117,7 +120,16 @@ func newSpec(h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
 		Concurrency: &o.concurrency, MaxRetries: o.maxRetries,
 		BackoffMs: o.backoff.Milliseconds(), TimeoutMs: o.timeout.Milliseconds(),
 		Type: o.kind, OnDeadLetter: o.onDeadLetter, MaxPriority: o.maxPriority,
+		Filters: o.filters, QueueConfig: o.config.raw(),
 	}, nil
+}
+
+// noTuning refuses what only observers have.
+func noTuning(spec *protocol.SubscriptionSpec) error {
+	if spec.Filters != nil || spec.QueueConfig != nil {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "Filter, Serial, GroupField, BackoffGrows, FirstDelay and Visibility are for Observe: leave them out")
+	}
+	return nil
 }
 
 // ID is the subscription's id, as `waybill subscription ls` shows it.

@@ -54,7 +54,7 @@ func CheckSchedule(due, now time.Time) (time.Time, error) {
 }
 
 func parseDeliverAt(s string) (time.Time, error) {
-	if ms, err := strconv.ParseInt(s, 10, 64); err == nil {
+	if ms, err := strconv.ParseInt(s, 10, 64); err == nil && s[0] != '+' {
 		return time.UnixMilli(ms), nil
 	}
 	due, err := time.Parse(time.RFC3339Nano, s)
@@ -66,7 +66,7 @@ func parseDeliverAt(s string) (time.Time, error) {
 
 func parseDelay(s string, now time.Time) (time.Time, error) {
 	ms, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || ms < 0 {
+	if err != nil || ms < 0 || s[0] < '0' || s[0] > '9' {
 		return now, Errorf(CodeInvalidArgs, "%s is %.64q: it is a whole number of milliseconds, 0 or more", HeaderDelayMs, s)
 	}
 	if ms > MaxSchedule.Milliseconds() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"path"
+	"reflect"
 	"strings"
 	"time"
 
@@ -59,6 +60,13 @@ func (s *Service) addAPI(mux *http.ServeMux) {
 // are answered as problems.
 func operation[I, O any](api huma.API, op huma.Operation, do func(context.Context, *I) (*O, error)) {
 	op.Path = apiPrefix + op.Path
+	if op.Responses == nil {
+		op.Responses = map[string]*huma.Response{}
+	}
+	op.Responses["default"] = &huma.Response{
+		Description: "A problem, whose code says which.",
+		Content:     map[string]*huma.MediaType{problemJSON: {Schema: api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "")}},
+	}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()

@@ -56,7 +56,7 @@ func (h *webhooks) call(ctx context.Context, d *webhookDoc, m *client.Delivery) 
 	if err != nil {
 		return fmt.Errorf("webhook %s: %w", d.Name, withoutURL(err))
 	}
-	defer resp.Body.Close() //nolint:errcheck // what matters was read
+	defer resp.Body.Close()                                      //nolint:errcheck // what matters was read
 	quote, _ := io.ReadAll(io.LimitReader(resp.Body, maxQuoted)) // what came of it
 	_, _ = io.CopyN(io.Discard, resp.Body, maxDrained)
 	return verdictOf(d.Name, resp, quote, time.Now())

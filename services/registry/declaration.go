@@ -141,8 +141,12 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 		sub.Concurrency = *spec.Concurrency
 	}
 	subscribe := subscribeQueue
-	if sub.Kind != protocol.KindWork {
+	switch sub.Kind {
+	case protocol.KindWork:
+	case protocol.KindListen, protocol.KindObserve:
 		subscribe = subscribeTopic
+	default:
+		return sub, protocol.Errorf(protocol.CodeInvalidArgs, "a subscription is of the kind %.64q: %s, %s and %s are kinds", spec.Kind, protocol.KindWork, protocol.KindListen, protocol.KindObserve)
 	}
 	if err := subscribe(spec, &sub); err != nil {
 		return sub, err
@@ -200,8 +204,6 @@ func subscribeTopic(spec *protocol.SubscriptionSpec, sub *protocol.Subscription)
 		return protocol.Errorf(protocol.CodeInvalidArgs, "a listener of %s has one attempt, and neither id nor group: use the kind %s for more", sub.Topic, protocol.KindObserve)
 	case sub.Kind == protocol.KindListen:
 		name = scope.ListenerName(sub.Topic, sub.ID)
-	case sub.Kind != protocol.KindObserve:
-		return protocol.Errorf(protocol.CodeInvalidArgs, "a subscription of the kind %.64q: %s, %s and %s are kinds", spec.Kind, protocol.KindWork, protocol.KindListen, protocol.KindObserve)
 	case spec.Group != "":
 		sub.ObserverID, sub.Group = spec.ObserverID, spec.Group
 		name = scope.GroupName(sub.Topic, sub.Group)

@@ -32,7 +32,7 @@ func tune(spec *protocol.SubscriptionSpec) (protocol.Tuning, error) {
 	}
 	kind := protocol.QueueType(c.word("type", string(protocol.TypeConcurrent), string(protocol.TypeStandard), string(protocol.TypeFIFO)))
 	t.GroupField = c.text("messageGroupField")
-	t.Serial = spec.Type == "" && kind == protocol.TypeFIFO && t.GroupField == ""
+	t.Serial = (spec.Type == "" || spec.Type == protocol.TypeFIFO) && kind == protocol.TypeFIFO && t.GroupField == ""
 	t.BackoffType = protocol.BackoffType(c.word("backoffType", string(protocol.BackoffExponential), string(protocol.BackoffLinear), string(protocol.BackoffFixed)))
 	if t.BackoffType == protocol.BackoffExponential {
 		t.BackoffType = ""

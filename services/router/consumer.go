@@ -28,6 +28,7 @@ type consumer struct {
 	gone     bool // unsubscribed; what it holds may still come to an end
 
 	filter     *filter.Filter
+	nth        int  // of the queue's filters
 	unreadable bool // the filter
 
 	timeout                  int64 // ns

@@ -16,6 +16,7 @@ const (
 	turnDeliveries = 2048                   // in one turn, so that events are not kept waiting
 	manyLimits     = 16                     // different time limits, of which unused ones are kept
 	stall          = 100 * time.Millisecond // after the connection refused a delivery
+	stallTold      = time.Minute            // between two words about that
 
 	readEntries = 256     // bodies read at once for a queue, at most
 	readBytes   = 1 << 20 // and their bytes
@@ -25,7 +26,7 @@ const (
 
 // wake puts the queue into the round if it may have something to dispatch.
 func (l *lane) wake(q *queue) {
-	if q.listed || q.ready.size == 0 || len(q.consumers) == 0 {
+	if q.listed || q.deliverable() == 0 || len(q.consumers) == 0 {
 		return
 	}
 	q.listed = true
@@ -79,8 +80,14 @@ func (l *lane) dispatch() bool {
 // deliverNext delivers the queue's next message, if there is one, it is in
 // memory, and a consumer has room.
 func (l *lane) deliverNext(q *queue) bool {
+	if q.judging >= l.verdicts.most() {
+		return false
+	}
+	if len(q.filters) > 0 {
+		return l.deliverWanted(q)
+	}
 	e := q.ready.peek()
-	if e == nil || q.judging >= l.verdicts.most() {
+	if e == nil {
 		return false
 	}
 	c := q.pick(l.now)
@@ -91,17 +98,6 @@ func (l *lane) deliverNext(q *queue) bool {
 	if m == nil {
 		return false
 	}
-	if len(q.filters) > 0 {
-		var wanted bool
-		if c, wanted = q.choose(l.document.Input(m.Body), l.now); !wanted {
-			l.takeNext(q, e)
-			l.leaveOut(e, q)
-			return true
-		}
-		if c == nil {
-			return false // who wants it is busy
-		}
-	}
 	l.takeNext(q, e)
 	l.deliver(l.begin(e, q, c), m)
 	return true
@@ -110,6 +106,11 @@ func (l *lane) deliverNext(q *queue) bool {
 // takeNext takes e, which is the queue's next, out of what is ready.
 func (l *lane) takeNext(q *queue, e *broker.Entry) {
 	q.ready.pop()
+	l.takenAhead(q, e)
+}
+
+// takenAhead reads more of the queue if e was read before its turn.
+func (l *lane) takenAhead(q *queue, e *broker.Entry) {
 	if _, ahead := e.Slot.(*broker.Message); ahead {
 		l.used(q, e)
 		if q.read < q.aheadMost()/4 && q.reading == 0 {
@@ -308,7 +309,10 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 		l.judge(d, protocol.Rejected, "the message cannot be sent to a worker: "+err.Error())
 		return
 	}
-	l.s.log.Warn("a delivery could not be sent and is tried again", "queue", d.q.name, "error", err)
+	if l.now >= l.stallToldAt {
+		l.stallToldAt = l.now + int64(stallTold)
+		l.s.log.Warn("a delivery could not be sent and is tried again until it can", "queue", d.q.name, "subscription", c.ID, "error", err)
+	}
 	l.stalledUntil = l.now + int64(stall)
 	d.forgetSpan()
 	l.putBack(d)

@@ -17,7 +17,7 @@ import (
 // acknowledged unseen, and counted.
 
 // setFilter takes a registration's filter over. One of a later version that
-// cannot be read lets nothing through, neither delivered nor left out.
+// cannot be read wants everything, lest it is left out, and takes nothing.
 func (c *consumer) setFilter(s *protocol.Subscription) {
 	if c.filter != nil && bytes.Equal(s.Filters, c.Filters) {
 		return
@@ -38,13 +38,16 @@ func (c *consumer) setFilter(s *protocol.Subscription) {
 // refilter notes which filters the queue's consumers have, each once; none if
 // one of them takes everything.
 func (q *queue) refilter() {
+	q.unsideline()
 	q.filters = nil
 	for _, c := range q.consumers {
-		if c.filter.Everything() {
+		if c.filter.Everything() && !c.unreadable {
 			q.filters = nil
 			return
 		}
-		if !slices.ContainsFunc(q.filters, func(f *filter.Filter) bool { return f.String() == c.filter.String() }) {
+		c.nth = slices.IndexFunc(q.filters, func(f *filter.Filter) bool { return f.String() == c.filter.String() })
+		if c.nth < 0 {
+			c.nth = len(q.filters)
 			q.filters = append(q.filters, c.filter)
 		}
 	}
@@ -104,13 +107,4 @@ func (l *lane) countLeftOut(p *publication) {
 func (l *lane) leaveOut(e *broker.Entry, q *queue) {
 	delete(l.handedBack, e.Key)
 	l.settle(e, q, ledger.Filtered)
-}
-
-// choose is the consumer with room whose turn it is among those that want a
-// message. wanted says whether one does, with or without room.
-func (q *queue) choose(d *filter.Document, now int64) (chosen *consumer, wanted bool) {
-	if !q.wants(d) {
-		return nil, false
-	}
-	return q.pickOf(now, func(c *consumer) bool { return c.filter.Match(d) }), true
 }

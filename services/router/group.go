@@ -90,7 +90,7 @@ func (q *queue) add(e *broker.Entry) {
 	g := q.group(e)
 	g.back(e)
 	if next := g.next; next != nil && e.Key < next.Key && !g.isBlocked() {
-		q.ready.remove(next)
+		q.withdraw(next)
 		g.next = nil
 		g.waiting.push(next)
 	}
@@ -154,7 +154,7 @@ func (q *queue) end(e *broker.Entry) {
 // remove takes e, which is deliverable or waits for its turn, out. take or end
 // follows.
 func (q *queue) remove(e *broker.Entry) {
-	removed := q.ready.remove(e)
+	removed := q.withdraw(e)
 	if q.groups == nil {
 		return
 	}
@@ -179,7 +179,7 @@ func (q *queue) stuck(e *broker.Entry) {
 // ahead yields the entries that come next, about in order, until f returns
 // false.
 func (q *queue) ahead(f func(*broker.Entry) bool) {
-	if !q.ready.ahead(f) || q.groups == nil {
+	if !q.readyAhead(f) || q.groups == nil {
 		return
 	}
 	q.ready.ahead(func(e *broker.Entry) bool { return q.groups[q.groupOf(e)].waiting.ahead(f) })
@@ -208,6 +208,7 @@ func (q *queue) unhold() {
 
 // setPolicy makes the queue what its newest subscription asks for.
 func (q *queue) setPolicy(p policy) {
+	q.unsideline()
 	renumbered := q.policy.Serial != p.Serial
 	if len(q.lane.blocks.all) > 0 && (!p.fifo || p.onDeadLetter != protocol.DeadLetterBlock || renumbered) {
 		q.lane.blocks.removeAll(q.lane, q.name)

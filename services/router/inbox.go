@@ -42,7 +42,7 @@ func (s *Service) answer(m *nats.Msg) {
 	who, detail, _ := strings.Cut(rest, ".")
 	switch what {
 	case askOwner:
-		s.slot(who).found(m)
+		s.found(s.slot(who), m)
 	case askProbe:
 		s.presence.answered(who, m)
 	case askVerdicts:

@@ -46,6 +46,7 @@ type lane struct {
 
 	roundFirst, roundLast *queue // queues that may have something to dispatch
 	stalledUntil          int64
+	stallToldAt           int64 // that the connection refuses deliveries is not said again before
 	draining              bool
 
 	standstill standstill

@@ -162,10 +162,9 @@ func (s *Service) resolveQueue(rest string) *route {
 // pass gives a publish to the router that owns the lane; it answers the
 // publisher itself. One that came from another router is not passed on again.
 func (in *ingress) pass(at *slot, m *nats.Msg) error {
-	if !in.passOn || at.away.Load() {
+	if !in.passOn || !at.passed.add(m.Reply) {
 		return errMoving
 	}
-	at.passed.Store(true)
 	forward := nats.Msg{
 		Subject: at.subject(in.verb) + "." + m.Subject[len(in.prefix):],
 		Reply:   m.Reply, Header: m.Header, Data: m.Data,

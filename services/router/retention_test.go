@@ -50,11 +50,11 @@ func (p *program) handles(texts ...string) {
 func TestRetention(t *testing.T) {
 	f := newFixture(t)
 	f.router("a", nil)
-	f.set(retaining(500))
+	f.set(retaining(3000))
 	f.observer().leaves()
 	f.await("the observer to be gone", func() bool { return !f.queueNamed(observerOfNews).DetachedAt.IsZero() })
 	q := f.queueNamed(observerOfNews)
-	if kept := q.ReceivesUntil.Sub(q.DetachedAt); !q.Receiving || kept != 500*time.Millisecond {
+	if kept := q.ReceivesUntil.Sub(q.DetachedAt); !q.Receiving || kept != 3*time.Second {
 		t.Errorf("it receives for %v: %+v", kept, q)
 	}
 	if n := f.listeners("news", "inside"); n != 1 {
@@ -108,7 +108,7 @@ func TestRetentionOfNothingAndItsChange(t *testing.T) {
 func TestRetentionOutlivesItsRouter(t *testing.T) {
 	f := newFixture(t)
 	s := f.router("a", nil)
-	f.set(retaining(1000))
+	f.set(retaining(4000))
 	ended := f.subscriber("news", "news::@ended", protocol.KindObserve)
 	ended.leaves()
 	f.await("the retention to end", func() bool {

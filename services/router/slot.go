@@ -19,8 +19,7 @@ type slot struct {
 	index   int
 	current atomic.Pointer[openLane]
 
-	passed atomic.Bool // a publish was passed on since the owner was asked for
-	away   atomic.Bool // nobody owned it when that was asked last
+	passed passed
 }
 
 // openLane is a lane this router owns.
@@ -133,7 +132,8 @@ func (o *openLane) open(ctx context.Context) error {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}
-	o.at.away.Store(false)
+	o.s.bereave(o.at)
+	o.at.passed.owned()
 	told, err := mesh.Serve(o.s.mesh, "close-"+o.at.name, o.at.subject(protocol.VerbClose), o.tell)
 	ended, errEnded := mesh.Serve(o.s.mesh, "forget-"+o.at.name, o.at.subject(protocol.VerbForget), o.forgetQueue)
 	if err := errors.Join(err, errEnded); err != nil {

@@ -57,7 +57,7 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 
 // lanesGoOn is how long it takes until every lane has answered a publish. Those
 // to lanes without an owner are refused, not left without an answer, but for
-// the first moment.
+// those of the first moment that NATS still gives to the killed router itself.
 func lanesGoOn(t *testing.T, c *client.Client) time.Duration {
 	t.Helper()
 	began := time.Now()

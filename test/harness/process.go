@@ -69,6 +69,9 @@ func (p *Process) Kill() {
 // Terminate asks the process to end, with SIGTERM, and does not wait.
 func (p *Process) Terminate() { p.signal(syscall.SIGTERM) }
 
+// Interrupt sends SIGINT, as Ctrl-C does.
+func (p *Process) Interrupt() { p.signal(syscall.SIGINT) }
+
 // Pause stops the process where it stands, with SIGSTOP, until Resume.
 func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
 

@@ -29,6 +29,7 @@ type WorkerSpec struct {
 	Topic       string        `json:"topic,omitempty"` // instead of a route: it observes
 	ID          string        `json:"id,omitempty"`    // as an observer of its own, or
 	Group       string        `json:"group,omitempty"` // as one of a group
+	Name        string        `json:"name,omitempty"`  // of the program; default the client's
 	Concurrency int           `json:"concurrency"`     // default 1
 	MaxRetries  int           `json:"max_retries"`     // default the mesh's
 	Backoff     time.Duration `json:"backoff"`         // default the mesh's
@@ -143,7 +144,11 @@ func workerMain(text string) int {
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
 		return failed(err)
 	}
-	c, err := client.Connect(ctx, spec.URL, client.DrainWindow(spec.Window))
+	opts := []client.Option{client.DrainWindow(spec.Window)}
+	if spec.Name != "" {
+		opts = append(opts, client.Name(spec.Name))
+	}
+	c, err := client.Connect(ctx, spec.URL, opts...)
 	if err != nil {
 		return failed(err)
 	}

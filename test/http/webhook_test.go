@@ -204,6 +204,75 @@ func TestACallThatTakesTooLongHasFailed(t *testing.T) {
 	harness.Receive(t, "the call is given up", c.Context().Done())
 }
 
+func TestACallUnderWayAtShutdownIsHandedBackUnspent(t *testing.T) {
+	t.Parallel()
+	m := harness.Start(t, "--drain-timeout", "2s")
+	released := make(chan struct{})
+	hook := newTarget(t, func(_ http.ResponseWriter, c called) {
+		select {
+		case <-c.Context().Done():
+		case <-released:
+		}
+	})
+	addWebhook(t, m, document{"name": "w", "url": hook.URL, "execution": "e", "route": "r"})
+	id := publish(t, m, "r", "x")
+	first := harness.Receive(t, "the call", hook.calls)
+	m.Terminate()
+	harness.Receive(t, "the call is cut off", first.Context().Done())
+	if code := m.Exit(harness.Guard); code != 0 {
+		t.Errorf("the mesh ended with %d", code)
+	}
+	close(released)
+	m.Restart()
+	again := harness.Receive(t, "the call again", hook.calls)
+	if again.Header.Get("Webhook-Id") != id || again.Header.Get(protocol.HeaderAttempt) != "1" {
+		t.Errorf("called again with %v", again.Header)
+	}
+	harness.Await(t, "it is settled", func() bool {
+		q := m.Queue("e", "r")
+		return q.Counters[protocol.CountAcknowledged] == 1 && q.Counters[protocol.CountFailed] == 0 && q.Dead == 0
+	})
+}
+
+func TestAnEndlessAnswerHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	m := harness.Start(t)
+	hook := newTarget(t, func(w http.ResponseWriter, c called) {
+		if c.payload == "failed" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		for block := make([]byte, 8192); c.Context().Err() == nil; {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	addWebhook(t, m, document{"name": "w", "url": hook.URL, "execution": "e", "route": "r", "max_retries": 1})
+	publish(t, m, "r", "done")
+	publish(t, m, "r", "failed")
+	harness.Await(t, "one is settled, one dead", func() bool {
+		return m.Queue("e", "r").Counters[protocol.CountAcknowledged] == 1 && dead(t, m, "").Total == 1
+	})
+	if letter := dead(t, m, "").Letters[0]; letter.Reason != protocol.ReasonFailed || len(letter.Error) > 1024 {
+		t.Errorf("the error has %d bytes: %+v", len(letter.Error), letter)
+	}
+}
+
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	m := harness.Start(t)
+	from := map[string]bool{}
+	hook := newTarget(t, func(w http.ResponseWriter, _ called) { _, _ = w.Write(make([]byte, 16<<10)) })
+	addWebhook(t, m, document{"name": "w", "url": hook.URL, "execution": "e", "route": "r", "concurrency": 1})
+	for range 30 {
+		publish(t, m, "r", "x")
+		from[harness.Receive(t, "a call", hook.calls).RemoteAddr] = true
+	}
+	if len(from) != 1 {
+		t.Errorf("30 calls, one after the other, took %d connections", len(from))
+	}
+}
+
 func TestATopicsMessagesAreCalledWithOnce(t *testing.T) {
 	t.Parallel()
 	m := harness.Start(t)

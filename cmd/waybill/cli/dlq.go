@@ -24,23 +24,46 @@ type dlqCmd struct {
 
 type dlqLsCmd struct {
 	Queue  string `arg:"" optional:"" help:"EXECUTION/ROUTE; TOPIC for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
-	Limit  int    `default:"50" help:"At most this many, up to 1,000."`
+	Limit  int    `default:"50" help:"At most this many; 0 for all."`
 	Offset int    `help:"After this many."`
 }
 
 func (c *dlqLsCmd) Run(a *app) error {
-	q := protocol.DeadListRequest{Offset: c.Offset, Limit: c.Limit}
+	q := protocol.DeadListRequest{Offset: c.Offset}
+	if err := checkLimit(c.Limit); err != nil {
+		return err
+	}
 	if c.Queue != "" {
 		var err error
 		if q.Queue, q.Topic, err = operate.QueueOrTopic(c.Queue); err != nil {
 			return err
 		}
 	}
-	page, err := ask[protocol.DeadPage](a, protocol.SubjectDeadList, q)
+	page, err := c.pages(a, q)
 	if err != nil {
 		return err
 	}
 	return a.show(page, func() { c.report(a, &page) })
+}
+
+// pages reads as many pages as the limit asks for, as one.
+func (c *dlqLsCmd) pages(a *app, q protocol.DeadListRequest) (protocol.DeadPage, error) {
+	all := protocol.DeadPage{Letters: []protocol.DeadLetter{}}
+	for {
+		q.Limit = 1000
+		if c.Limit > 0 {
+			q.Limit = min(q.Limit, c.Limit-len(all.Letters))
+		}
+		page, err := ask[protocol.DeadPage](a, protocol.SubjectDeadList, q)
+		if err != nil {
+			return all, err
+		}
+		all.Letters, all.Total = append(all.Letters, page.Letters...), page.Total
+		q.Offset += len(page.Letters)
+		if len(page.Letters) < q.Limit || len(all.Letters) == c.Limit {
+			return all, nil
+		}
+	}
 }
 
 func (c *dlqLsCmd) report(a *app, page *protocol.DeadPage) {
@@ -138,6 +161,21 @@ func (t *target) request() (protocol.DeadActRequest, error) {
 	return protocol.DeadActRequest{Queue: queue, Topic: topic}, err
 }
 
+// none says how what was asked for was read, when there is nothing of it.
+func (t *target) none(nothing string) string {
+	q, _ := t.request()
+	switch {
+	case q.MessageID != "":
+		return nothing + " with the message id " + q.MessageID
+	case q.Topic != "":
+		return nothing + " of those who subscribe to the topic " + q.Topic
+	case q.Queue != "":
+		return nothing + " of " + q.Queue
+	default:
+		return nothing
+	}
+}
+
 // act redrives or discards and says how many.
 func (t *target) act(a *app, subject, done string) error {
 	q, err := t.request()
@@ -154,7 +192,7 @@ func (t *target) act(a *app, subject, done string) error {
 			a.hintf("%s of executions that are closed, and stay", plural(reply.Refused, "dead letter is", "dead letters are"))
 		}
 		if reply.Count == 0 {
-			a.hintf("see what there is: %s", command(a.flags.NATS, "dlq ls"))
+			a.hintf("%s; see what there is: %s", t.none("there are no dead letters"), command(a.flags.NATS, "dlq ls"))
 		}
 	})
 }

@@ -21,7 +21,7 @@ type pubCmd struct {
 type publishing struct {
 	Payload string   `arg:"" optional:"" help:"The payload; - reads it from stdin. Default empty."`
 	Header  []string `short:"H" sep:"none" help:"A header, NAME=VALUE. May be repeated." placeholder:"NAME=VALUE"`
-	DedupID string   `name:"dedup-id" help:"A second publish with this id within two minutes has no effect." placeholder:"ID"`
+	DedupID *string  `name:"dedup-id" help:"A second publish with this id within two minutes has no effect." placeholder:"ID"`
 
 	pubOrder
 	pubSchedule
@@ -88,12 +88,29 @@ func (c *publishing) options() ([]client.PublishOption, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts = append(append(opts, client.DedupID(c.DedupID)), c.pubOrder.options()...)
+	opts = append(opts, c.pubOrder.options()...)
+	if c.DedupID != nil {
+		if *c.DedupID == "" {
+			return nil, protocol.Errorf(protocol.CodeInvalidArgs, "--dedup-id is empty: leave it out to publish without one")
+		}
+		opts = append(opts, client.DedupID(*c.DedupID))
+	}
+	headers, err := c.headers()
+	return append(opts, headers...), err
+}
+
+func (c *publishing) headers() ([]client.PublishOption, error) {
+	var opts []client.PublishOption
+	said := make(map[string]bool, len(c.Header))
 	for _, h := range c.Header {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok {
 			return nil, protocol.Errorf(protocol.CodeInvalidArgs, "--header is %q: it is NAME=VALUE", h)
 		}
+		if said[name] {
+			return nil, protocol.Errorf(protocol.CodeInvalidArgs, "--header %s is given twice: a header has one value", name)
+		}
+		said[name] = true
 		opts = append(opts, client.Header(name, value))
 	}
 	return opts, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 type queueCmd struct {
@@ -22,6 +23,9 @@ type queueLsCmd struct {
 }
 
 func (c *queueLsCmd) Run(a *app) error {
+	if err := checkOnly(c.Execution); err != nil {
+		return err
+	}
 	queues, err := queues(a, c.Execution)
 	if err != nil {
 		return err
@@ -37,6 +41,15 @@ func (c *queueLsCmd) Run(a *app) error {
 		}
 		g.write(a.stdout)
 	})
+}
+
+// checkOnly refuses what is no execution's id, if one is given: nothing would be
+// listed, as of one that is empty.
+func checkOnly(execution string) error {
+	if execution == "" {
+		return nil
+	}
+	return scope.CheckExecution(execution)
 }
 
 // order says how the groups of a FIFO queue are; nothing of another queue.
@@ -70,6 +83,9 @@ type subscriptionLsCmd struct {
 }
 
 func (c *subscriptionLsCmd) Run(a *app) error {
+	if err := checkOnly(c.Execution); err != nil {
+		return err
+	}
 	subscriptions, err := subscriptions(a, c.Execution)
 	if err != nil {
 		return err

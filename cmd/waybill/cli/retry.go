@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -23,8 +24,8 @@ type retryLsCmd struct {
 
 func (c *retryLsCmd) Run(a *app) error {
 	q := protocol.WaitingListRequest{Execution: c.Execution}
-	if c.Limit < 0 {
-		return protocol.Errorf(protocol.CodeInvalidArgs, "--limit is %d: it is a number of messages, or 0 for all", c.Limit)
+	if err := errors.Join(checkOnly(c.Execution), checkLimit(c.Limit)); err != nil {
+		return err
 	}
 	if c.Queue != "" {
 		var err error
@@ -37,6 +38,13 @@ func (c *retryLsCmd) Run(a *app) error {
 		return err
 	}
 	return a.show(page, func() { c.report(a, &page) })
+}
+
+func checkLimit(limit int) error {
+	if limit < 0 {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "--limit is %d: it is a number of messages, or 0 for all", limit)
+	}
+	return nil
 }
 
 // pages reads as many pages as the limit asks for, as one.
@@ -129,13 +137,16 @@ func (t *waitingTarget) act(a *app, subject, done string) error {
 	return a.show(reply, func() {
 		a.sayf("%s %s", done, plural(reply.Count, "message", "messages"))
 		if reply.Count == 0 {
-			a.hintf("see what waits: %s", command(a.flags.NATS, "retry ls"))
+			a.hintf("%s; see what waits: %s", t.none("nothing waits"), command(a.flags.NATS, "retry ls"))
 		}
 	})
 }
 
 func (t *waitingTarget) request() (protocol.WaitingActRequest, error) {
 	if t.Execution != "" {
+		if err := checkOnly(t.Execution); err != nil {
+			return protocol.WaitingActRequest{}, err
+		}
 		if t.All || t.What != "" {
 			return protocol.WaitingActRequest{}, protocol.Errorf(protocol.CodeInvalidArgs, "--execution and something else: give one of them")
 		}

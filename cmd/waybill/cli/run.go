@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,6 +159,6 @@ func exitCode(err error) int {
 // Main is the program: signals, streams and exit code.
 func Main(version string) int {
 	ctx, stop := notify(context.Background())
-	defer stop()
-	return Run(ctx, os.Args[1:], version, os.Stdin, os.Stdout, os.Stderr)
+	code := Run(ctx, os.Args[1:], version, os.Stdin, os.Stdout, os.Stderr)
+	return cmp.Or(stop(), code)
 }

@@ -66,18 +66,24 @@ func (c *listenCmd) Run(a *app) error {
 
 type observeCmd struct {
 	Topic     string `arg:"" help:"The topic."`
-	ID        string `name:"id" help:"Id of the observer and its durable queue: who observes under it again finds what it holds. Default a fresh UUID, which leaves an orphan behind." placeholder:"ID"`
+	ID        string `name:"id" help:"Id of the observer and its durable queue: who observes under it again finds what it holds. Default a fresh UUID, which leaves an orphan behind. With --group it only tells the group's observers apart: the queue is the group's." placeholder:"ID"`
 	Group     string `help:"Share one durable queue with all others of this group." placeholder:"GROUP"`
 	Namespace string `default:"default" help:"The namespace that --name is a name in: under the same name in the same namespace an observer that was killed has its id back." placeholder:"NAMESPACE"`
 	handling
 	retrying
 	ordering
+	tuning
 	inExecution
 	TimeoutMs int64 `help:"Time limit of one delivery in milliseconds, at most 1800000. Default: what the mesh has for all observers (activation_timeout_ms)." placeholder:"MS"`
 }
 
 func (c *observeCmd) Run(a *app) error {
 	opts := slices.Concat(c.handling.options(c.TimeoutMs), c.retrying.options(), c.ordering.options(), c.inExecution.options())
+	tuned, err := c.tuning.options(a)
+	if err != nil {
+		return err
+	}
+	opts = append(opts, tuned...)
 	if c.ID != "" {
 		opts = append(opts, client.ID(c.ID))
 	}

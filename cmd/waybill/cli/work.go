@@ -33,7 +33,7 @@ type subscribe func(ctx context.Context, cl *client.Client, h client.Handler) (*
 // run handles messages until Ctrl-C, or until there were enough. doing says
 // what it does, for people.
 func (c *handling) run(a *app, doing string, subscribe subscribe) error {
-	opts := append(c.connection, client.DrainWindow(c.Drain))
+	opts := append(slices.Clip(c.connection), client.DrainWindow(c.Drain))
 	if c.Name != "" {
 		opts = append(opts, client.Name(c.Name))
 	}
@@ -54,7 +54,7 @@ func (c *handling) run(a *app, doing string, subscribe subscribe) error {
 		defer cancel()
 		return cl.Close(ending)
 	}
-	return cl.Close(context.Background())
+	return cl.Close(hurried(a.ctx))
 }
 
 func (c *handling) options(timeoutMs int64) []client.WorkOption {

@@ -92,6 +92,7 @@ var together = []testCase{
 	{"FiltersOnly", (*suite).filtersOnly},
 	{"FiltersChange", (*suite).filtersChange},
 	{"FiltersRetry", (*suite).filtersRetry},
+	{"FiltersOfGroup", (*suite).filtersOfGroup},
 	{"FiltersOrder", (*suite).filtersOrder},
 	{"FilterRefused", (*suite).filterRefused},
 	{"Serial", (*suite).serial},

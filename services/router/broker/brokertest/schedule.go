@@ -69,7 +69,7 @@ func (s *suite) scheduleRefused() {
 	ahead := time.Now().Add(protocol.MaxSchedule + time.Hour)
 	subject := protocol.PublishQueueSubject(s.execution, "r")
 	for _, h := range []nats.Header{
-		{protocol.HeaderDelayMs: {"-1"}}, {protocol.HeaderDelayMs: {"1.5"}}, {protocol.HeaderDelayMs: {"5s"}}, {protocol.HeaderDelayMs: {""}},
+		{protocol.HeaderDelayMs: {"-1"}}, {protocol.HeaderDelayMs: {"+5"}}, {protocol.HeaderDeliverAt: {"+1"}}, {protocol.HeaderDelayMs: {"1.5"}}, {protocol.HeaderDelayMs: {"5s"}}, {protocol.HeaderDelayMs: {""}},
 		{protocol.HeaderDelayMs: {"9223372036854775807"}}, {protocol.HeaderDelayMs: {"9999999999999999999"}},
 		{protocol.HeaderDeliverAt: {""}}, {protocol.HeaderDeliverAt: {"tomorrow"}}, {protocol.HeaderDeliverAt: {"2030-01-02T03:04:05"}},
 		{protocol.HeaderDeliverAt: {"2030-01-02"}}, {protocol.HeaderDeliverAt: {ahead.Format(time.RFC3339)}},
