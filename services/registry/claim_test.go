@@ -153,3 +153,29 @@ func awaitUntil(t *testing.T, until time.Time) {
 		t.Fatal("never")
 	}
 }
+
+// Lanes in which nothing has changed are not asked again.
+func TestOnlyLanesThatChangeAreAsked(t *testing.T) {
+	server := mustServer(t)
+	mustStart(t, server, registry.Options{})
+	lane := mustLanes(t, server)
+	nc := mustConnect(t, server)
+	h := observing("w1", "news", "a")
+	for revision := range uint64(3) {
+		h.Revision = revision + 1
+		hello(t, nc, h)
+		if _, n := lane.last(); n != 1 {
+			t.Errorf("after hello %d lanes were asked %d times", h.Revision, n)
+		}
+	}
+	h.Revision, h.Subscriptions[0].MaxRetries = 4, 7
+	hello(t, nc, h)
+	if w, n := lane.last(); n != 2 || w.Subscriptions[0].MaxRetries != 7 {
+		t.Errorf("after a change lanes were asked %d times", n)
+	}
+	h.Revision, h.Subscriptions = 5, nil
+	hello(t, nc, h)
+	if w, n := lane.last(); n != 3 || len(w.Subscriptions) != 0 {
+		t.Errorf("after the end lanes were asked %d times", n)
+	}
+}

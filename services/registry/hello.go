@@ -183,6 +183,7 @@ func (s *Service) clearAway(ctx context.Context, end *workerDoc) {
 func (s *Service) hear(doc *workerDoc) {
 	if doc.Gone {
 		s.alive.forget(doc.ID)
+		s.confirmed.forget(doc.ID)
 		return
 	}
 	s.alive.hear(doc.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -25,9 +26,85 @@ const (
 // confirm returns when the routers that own the lanes of the worker's topics,
 // those it had and those it has, do as its record says: what is published to
 // them from then on is stored for whoever it has subscribed, and nothing more
-// is delivered to whom it has unsubscribed.
+// is delivered to whom it has unsubscribed. Lanes that have confirmed the record
+// before, and in which nothing has changed since, are not asked again.
 func (s *Service) confirm(ctx context.Context, before, now *workerDoc) error {
 	queues := topicQueues(before, now)
+	if before != nil && s.confirmed.has(before) {
+		queues = changedQueues(before, now)
+	}
+	if err := s.confirmQueues(ctx, now, queues); err != nil {
+		return err
+	}
+	s.confirmed.add(now)
+	return nil
+}
+
+// confirmed are the records that routers have confirmed to this registry.
+type confirmed struct {
+	mu        sync.Mutex
+	revisions map[string]uint64 // by worker
+}
+
+func (c *confirmed) has(doc *workerDoc) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.revisions[doc.ID] == doc.KVRevision
+}
+
+func (c *confirmed) add(doc *workerDoc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if doc.Gone {
+		delete(c.revisions, doc.ID)
+		return
+	}
+	c.revisions[doc.ID] = doc.KVRevision
+}
+
+// forget is for a worker that is gone without having been confirmed so.
+func (c *confirmed) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.revisions, id)
+}
+
+// changedQueues are the topics' queues of subscriptions that only one of two
+// records has, or that differ.
+func changedQueues(before, now *workerDoc) []string {
+	earlier := make(map[string]*protocol.Subscription, len(before.Subscriptions))
+	for i := range before.Subscriptions {
+		earlier[before.Subscriptions[i].ID] = &before.Subscriptions[i]
+	}
+	var queues []string
+	for i := range now.Subscriptions {
+		sub := &now.Subscriptions[i]
+		old := earlier[sub.ID]
+		delete(earlier, sub.ID)
+		if old != nil && reflect.DeepEqual(old, sub) {
+			continue
+		}
+		queues = appendTopic(queues, sub)
+		if old != nil {
+			queues = appendTopic(queues, old)
+		}
+	}
+	for _, old := range earlier {
+		queues = appendTopic(queues, old)
+	}
+	return queues
+}
+
+// appendTopic appends the queue of a subscription to a topic.
+func appendTopic(queues []string, sub *protocol.Subscription) []string {
+	if sub.Topic == "" {
+		return queues
+	}
+	return append(queues, sub.Queue)
+}
+
+// confirmQueues asks the lanes of these queues.
+func (s *Service) confirmQueues(ctx context.Context, now *workerDoc, queues []string) error {
 	if len(queues) == 0 {
 		return nil
 	}
@@ -61,9 +138,7 @@ func topicQueues(docs ...*workerDoc) []string {
 			continue
 		}
 		for i := range doc.Subscriptions {
-			if sub := &doc.Subscriptions[i]; sub.Topic != "" {
-				queues = append(queues, sub.Queue)
-			}
+			queues = appendTopic(queues, &doc.Subscriptions[i])
 		}
 	}
 	return queues

@@ -60,8 +60,9 @@ type Service struct {
 	known *directory
 	alive *presence
 	// closed executions
-	closed   executions
-	settings settings
+	closed    executions
+	settings  settings
+	confirmed confirmed
 	// watching: what is known follows the bucket
 	watching atomic.Bool
 
@@ -94,6 +95,7 @@ func New(o Options) (*Service, error) {
 	s.closed = executions{docs: map[string]*executionDoc{}, told: map[string]int{}}
 	s.alive = newPresence(o.Silence)
 	s.settings.current = protocol.DefaultSettings()
+	s.confirmed.revisions = map[string]uint64{}
 	if _, err := o.Settings.Apply(s.settings.current); err != nil {
 		return nil, err
 	}

@@ -110,5 +110,6 @@ func (s *Service) leave(ctx context.Context, doc *workerDoc) {
 func (s *Service) drop(id string, revision uint64) {
 	if s.known.drop(id, revision) {
 		s.alive.forget(id)
+		s.confirmed.forget(id)
 	}
 }
