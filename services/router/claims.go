@@ -97,7 +97,7 @@ func (q *queue) release(l *lane) {
 }
 
 func (l *lane) askClaims(w *worker) {
-	q := protocol.ClaimsRequest{Lane: l.slot.name, Epoch: l.ledger.Epoch()}
+	q := protocol.ClaimsRequest{Lane: l.slot.name, Epoch: l.ledger.Epoch(), Frames: true}
 	if err := l.s.ask(protocol.WorkerSubject(w.id, protocol.VerbClaims), l.claimsInbox(w), q); err != nil {
 		l.s.log.Debug("a worker could not be asked what it runs", "worker", w.id, "error", err)
 	}

@@ -53,20 +53,21 @@ func (q *queue) place() *tracing.Place {
 	return q.at
 }
 
-// trace begins the span of a delivery of a message that is traced, and tells the
-// worker of it.
-func (l *lane) trace(d *delivery, m *broker.Message) {
+// trace begins the span of a delivery of a message that is traced, and returns
+// what to tell the worker of it: a HeaderSpan, empty if there is none.
+func (l *lane) trace(d *delivery, m *broker.Message) string {
 	if l.s.tracer == nil || !tracing.Sampled(m.Headers) {
-		return
+		return ""
 	}
 	e := d.e
 	spans, _ := l.ledger.Traced(e)
 	d.span = l.s.tracer.Deliver(m.Headers, spans, d.q.place(), tracing.Message{
 		ID: e.ID.String(), Size: len(m.Body), Attempt: e.Attempt, Generation: e.Generation,
 	})
-	if d.span != nil {
-		l.out.own(ownSpan, protocol.HeaderSpan, d.span.SpanContext().SpanID().String())
+	if d.span == nil {
+		return ""
 	}
+	return d.span.SpanContext().SpanID().String()
 }
 
 // Ends of a delivery that are no worker's answer.
