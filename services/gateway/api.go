@@ -37,6 +37,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).webhookOperations,
 	(*Service).health,
 	(*Service).diagnostic,
+	(*Service).reconciliation,
 }
 
 // addAPI adds every operation to mux, and what describes them: /openapi.json,

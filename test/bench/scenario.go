@@ -76,6 +76,8 @@ func scenarios(s settings) []scenario {
 			systems: []string{raw, meshAlways, rawEach}, once: true, run: jobs(s.Queues, 128, 1),
 		},
 		{name: "queues-many", title: many, rows: perSecond, run: jobs(s.ManyQueues, 128, 1)},
+		{name: "topic", title: "one observer of a topic, 128 B", rows: perSecond, systems: ours, run: observed("{}")},
+		{name: "topic-filtered", title: "the same with a filter", rows: perSecond, systems: ours, run: observed(benchFilter)},
 		{name: "fail-once", title: "jobs of 128 B that fail once", rows: perSecond, run: jobs(1, 128, 2)},
 		{
 			name: "latency", title: "publish to handled at 200/s", rows: latencies,
@@ -103,36 +105,44 @@ func (s *scenario) has(sys system) bool {
 // four are what every scenario runs on that does not say otherwise.
 var four = []string{raw, mesh2m, rawAlways, meshAlways}
 
+// ours are the systems that have topics.
+var ours = []string{mesh2m, meshAlways}
+
 // jobs measures messages a second from the first publish to the last
 // settlement, each being handled calls times: all but the last time it fails.
 func jobs(queues, size, calls int) func(ctx context.Context, m *measurement) ([]float64, error) {
 	return func(ctx context.Context, m *measurement) ([]float64, error) {
-		f := newFlow(m.broker, queues, size)
-		err := f.work(ctx, backoffOf(calls), func(c call) verdict {
-			if c.nth < calls {
-				return failed
-			}
-			return done
-		})
-		if err != nil {
-			return nil, err
-		}
-		stage := func(d time.Duration) error {
-			if err := f.publishFor(ctx, d); err != nil {
-				return err
-			}
-			return f.finish(ctx, calls)
-		}
-		if err := stage(m.settings.Warmup); err != nil {
-			return nil, err
-		}
-		warm := f.sent
-		took, err := m.timed(func() (int, error) {
-			err := stage(m.settings.Publish)
-			return f.sent - warm, err
-		})
-		return []float64{float64(f.sent-warm) / took.Seconds()}, err
+		return throughput(ctx, m, newFlow(m.broker, queues, size), calls)
 	}
+}
+
+// throughput is how many messages a second of a flow are handled, calls times
+// each.
+func throughput(ctx context.Context, m *measurement, f *flow, calls int) ([]float64, error) {
+	err := f.work(ctx, backoffOf(calls), func(c call) verdict {
+		if c.nth < calls {
+			return failed
+		}
+		return done
+	})
+	if err != nil {
+		return nil, err
+	}
+	stage := func(d time.Duration) error {
+		if err := f.publishFor(ctx, d); err != nil {
+			return err
+		}
+		return f.finish(ctx, calls)
+	}
+	if err := stage(m.settings.Warmup); err != nil {
+		return nil, err
+	}
+	warm := f.sent
+	took, err := m.timed(func() (int, error) {
+		err := stage(m.settings.Publish)
+		return f.sent - warm, err
+	})
+	return []float64{float64(f.sent-warm) / took.Seconds()}, err
 }
 
 // backoffOf is nil where nothing fails: raw JetStream can then bound what is in

@@ -57,6 +57,7 @@ type work struct {
 	queues  int
 	backoff func(queue int) time.Duration // before a failed message comes again
 	handle  func(payload []byte) verdict
+	filter  string // not empty: the one queue is that of an observer with this filter
 }
 
 // verdict is how a handler ends.
