@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ type HostOptions[O Owner[O]] struct {
 	Fill       func(info *protocol.QueueInfo, idle int64)
 	// Gauge is what the service calls its messages in Stats.
 	Gauge string
+	// Late is for how long something has been due at an owner; nil: nothing is
+	// ever due.
+	Late func(owner O) time.Duration
 }
 
 // Host runs what is alike in services that hold messages in ledgers of their
@@ -299,14 +303,26 @@ func (h *Host[O]) ready() protocol.Ready {
 
 func (h *Host[O]) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, error) {
 	sum, err := Sum(ctx, &h.Books)
+	late, errLate := h.late(ctx)
 	return protocol.Stats{
-		Service: h.o.Service, Instance: h.o.Instance, Version: h.o.Version, Counters: sum.Counters,
+		Service: h.o.Service, Instance: h.o.Instance, Version: h.o.Version,
+		Counters: sum.Counts.Named(), Routes: sum.Counts.Told(),
 		Gauges: map[string]float64{
-			h.o.Gauge: float64(sum.Messages - sum.Moving),
-			"moving":  float64(sum.Moving),
-			"bytes":   float64(sum.Bytes),
-			"queues":  float64(sum.Queues),
-			"ledgers": float64(sum.Ledgers),
+			h.o.Gauge:         float64(sum.Messages - sum.Moving),
+			"moving":          float64(sum.Moving),
+			"bytes":           float64(sum.Bytes),
+			"queues":          float64(sum.Queues),
+			"ledgers":         float64(sum.Ledgers),
+			"overdue_seconds": late.Seconds(),
 		},
-	}, err
+	}, errors.Join(err, errLate)
+}
+
+// late is for how long the oldest has been due.
+func (h *Host[O]) late(ctx context.Context) (time.Duration, error) {
+	if h.o.Late == nil {
+		return 0, nil
+	}
+	all, err := each(ctx, &h.Books, h.o.Late)
+	return slices.Max(append(all, 0)), err
 }

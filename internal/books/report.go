@@ -134,42 +134,32 @@ func InExecution(queue, execution string) bool {
 type Totals struct {
 	Messages, Moving, Bytes int64
 	Queues, Ledgers         int
-	Counters                map[string]uint64
+	Counts                  Counts
 }
 
 // Sum adds up the open ledgers.
 func Sum[O Owner[O]](ctx context.Context, b *Books[O]) (Totals, error) {
 	parts, err := each(ctx, b, totalsOf[O])
-	sum := Totals{Ledgers: len(parts), Counters: map[string]uint64{}}
+	sum := Totals{Ledgers: len(parts)}
 	for _, part := range parts {
 		sum.Messages += part.Messages
 		sum.Moving += part.Moving
 		sum.Bytes += part.Bytes
 		sum.Queues += part.Queues
-		for name, n := range part.Counters {
-			sum.Counters[name] += n
-		}
+		sum.Counts.Add(&part.Counts)
 	}
 	return sum, err
 }
 
 func totalsOf[O Owner[O]](owner O) Totals {
-	var counters [ledger.NumCounters]uint64
-	var t Totals
+	t := Totals{Counts: Counted(owner.Ledger())}
 	t.Messages, t.Bytes = owner.Ledger().Live()
-	if none := owner.Ledger().Queue(""); none != nil { // what forgotten queues have counted
-		counters = none.Counters
-	}
 	for q := range owner.Ledger().Queues() {
 		t.Moving += owner.Moving(q)
 		if q.Live > 0 {
 			t.Queues++
 		}
-		for c, n := range q.Counters {
-			counters[c] += n
-		}
 	}
-	t.Counters = ledger.Named(&counters)
 	return t
 }
 

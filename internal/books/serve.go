@@ -14,14 +14,11 @@ type served[O Owner[O]] struct {
 	endpoints []*mesh.Subscription
 }
 
-// serve adds a ledger's endpoints, if the service has any. They end with the
+// serve adds a ledger's endpoints. They end with the
 // ledger, also when it closes itself: its next owner has them then, and a
 // question must not be answered by both.
 func (h *Host[O]) serve(ctx context.Context, book *Book[O]) (ledger.Handle, error) {
-	if h.o.Serve == nil {
-		return book, nil
-	}
-	endpoints, err := h.o.Serve(book)
+	endpoints, err := h.endpoints(book)
 	s := &served[O]{Book: book, endpoints: endpoints}
 	if err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
@@ -35,6 +32,15 @@ func (h *Host[O]) serve(ctx context.Context, book *Book[O]) (ledger.Handle, erro
 		}
 	})
 	return s, nil
+}
+
+func (h *Host[O]) endpoints(book *Book[O]) ([]*mesh.Subscription, error) {
+	audit, err := Serve(h, book, auditQuestion[O]())
+	if err != nil || h.o.Serve == nil {
+		return []*mesh.Subscription{audit}, err
+	}
+	own, err := h.o.Serve(book)
+	return append(own, audit), err
 }
 
 // Stop answers what has arrived, then closes the ledger.

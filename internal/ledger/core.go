@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // Ledger is an open ledger as its owner sees it. Its methods are called from
@@ -199,16 +200,22 @@ func (l *Ledger) EntriesIn(in func(q *Queue) bool) iter.Seq[*Entry] {
 // The queue "" counts what belongs to no queue.
 func (l *Ledger) Queue(name string) *Queue { return l.queues[name] }
 
-// Queues are the queues, in no order, without the one named "".
+// Queues are the queues, in no order, without those that only count.
 func (l *Ledger) Queues() iter.Seq[*Queue] {
 	return func(yield func(*Queue) bool) {
 		for name, q := range l.queues {
-			if name != "" && !yield(q) {
+			if !onlyCounts(name) && !yield(q) {
 				return
 			}
 		}
 	}
 }
+
+// Counting are all that have counters: queues, what is left of those that were
+// forgotten, under scope.Folded names, and "".
+func (l *Ledger) Counting() iter.Seq[*Queue] { return maps.Values(l.queues) }
+
+func onlyCounts(name string) bool { return name == "" || scope.IsFolded(name) }
 
 // Note is the value of an owner's note; nil when there is none. It is not to
 // be changed.

@@ -69,6 +69,7 @@ func goldenRecords() map[string][]byte {
 		"counters":      of(record{kind: kindCounters, name: "/queue/e/r", counts: &all}),
 		"dedup":         of(record{kind: kindDedup, number: 1_700_000_000, seen: []dedupEntry{{goldenHash, goldenID, 77}, {Dedup{1}, goldenID, 78}}}),
 		"accept-story":  appendAccept(nil, &Message{ID: goldenID, Story: story}, []Meta{{Queue: "q", Spans: "s", Story: story}}, nil, nil),
+		"forget-into":   of(record{kind: kindForget, name: "/queue/e/r", dest: "/queue//r", counts: &counters{Delivered: 2}}),
 		"settle-how":    of(record{kind: KindSettle, keys: []Key{9}, how: Discarded}),
 		"counts-later":  of(record{kind: kindCounts, name: "q", counts: &counters{Taken: 1, Sent: 2, HandedBack: 3, WrittenOff: 4}}),
 	}

@@ -195,7 +195,7 @@ const (
 	kindCarry   Kind = 3  // an entry's whole state, written forward
 	kindCounts  Kind = 9  // what to add to a queue's counters
 	kindBarrier Kind = 10 // nothing; it proves that an earlier frame is absent
-	kindForget  Kind = 11 // an empty queue's counters are dropped
+	kindForget  Kind = 11 // an empty queue's counters are added to others
 
 	// Tables state a part of the state whole, so that the frames it grew from
 	// are not needed any more.

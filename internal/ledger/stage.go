@@ -418,8 +418,8 @@ func (l *Ledger) counting(queue string) *counters {
 	return k
 }
 
-// ForgetQueue drops an empty queue and adds its counters to those of the queue
-// "", so that the sum over all stays what it is, unless the mesh tried out itself
+// ForgetQueue drops an empty queue and adds its counters to those of
+// scope.Folded, so that the sums stay what they are, unless the mesh tried out itself
 // in it. One that holds something when the next commit is made is kept.
 func (l *Ledger) ForgetQueue(name string) {
 	if q := l.queues[name]; q != nil && q.Live == 0 {

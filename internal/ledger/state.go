@@ -350,7 +350,7 @@ func (s *state) forget(r *record) {
 		return
 	}
 	if r.counts != nil {
-		s.count("", r.counts)
+		s.count(r.dest, r.counts)
 	}
 	if q == nil {
 		return

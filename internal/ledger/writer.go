@@ -129,7 +129,7 @@ func (l *Ledger) head(space int) *headWriter {
 			if scope.OfDiagnosis(name) {
 				counts = counters{} // nobody's
 			}
-			w.add(record{kind: kindForget, name: name, counts: &counts})
+			w.add(record{kind: kindForget, name: name, dest: scope.Folded(name), counts: &counts})
 		}
 	}
 	l.stage.forget = nil

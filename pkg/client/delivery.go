@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/protocol/frame"
 )
 
 // Handler does the work of one delivery. What it returns settles the delivery:
@@ -42,7 +43,8 @@ type Delivery struct {
 	Priority   uint8
 	Data       []byte
 
-	msg       *nats.Msg
+	msg       *nats.Msg // its headers
+	own       nats.Msg  // msg of one that came in a frame
 	job       *job
 	deadline  time.Time // zero: none
 	limit     time.Duration
@@ -64,11 +66,37 @@ func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg, j *job) *Delive
 		msg:        msg,
 		job:        j,
 	}
-	if ms := number(msg, protocol.HeaderTimeout); ms > 0 {
+	d.limitTo(int64(number(msg, protocol.HeaderTimeout)))
+	return d
+}
+
+// framedDelivery is one that came in a frame.
+func framedDelivery(spec *protocol.SubscriptionSpec, f *frame.Delivery, j *job) *Delivery {
+	d := &Delivery{
+		ID:         f.ID.String(),
+		Execution:  spec.Execution,
+		Route:      spec.Route,
+		Topic:      spec.Topic,
+		Attempt:    int(f.Attempt),
+		MaxRetries: int(f.MaxRetries),
+		Generation: int(f.Generation),
+		Group:      f.Group,
+		Priority:   f.Priority,
+		Data:       f.Body,
+		own:        nats.Msg{Header: f.Headers},
+		job:        j,
+	}
+	d.msg = &d.own
+	d.limitTo(f.TimeoutMs)
+	return d
+}
+
+// limitTo begins the delivery's time, which has no limit if ms is 0.
+func (d *Delivery) limitTo(ms int64) {
+	if ms > 0 {
 		d.limit = time.Duration(ms) * time.Millisecond
 		d.deadline = time.Now().Add(d.limit)
 	}
-	return d
 }
 
 // Header is the value of one of the publisher's headers, "" if there is none.

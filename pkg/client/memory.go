@@ -29,13 +29,20 @@ type memory struct {
 	bytes          int
 	count          uint64 // of endings ever
 	// sent is the number up to which the server is known to have the outcomes.
-	sent   uint64
-	epochs map[string]uint64 // highest seen, by lane
+	sent  uint64
+	lanes map[string]owner // the newest seen
+}
+
+// owner is what is known of a lane's.
+type owner struct {
+	epoch  uint64
+	frames bool // it takes outcomes in frames
 }
 
 // job is a delivery that runs, or how it ended, which does not change any more.
 type job struct {
-	key    string  // the subject its outcome is published on
+	key    string // the subject its outcome is published on
+	lane   string
 	worker *Worker // who runs it; nil once it has ended
 	ending
 	at     time.Time
@@ -53,7 +60,7 @@ func (j *job) afterMs() int64 {
 }
 
 func newMemory() *memory {
-	return &memory{known: make(map[string]*job), epochs: make(map[string]uint64)}
+	return &memory{known: make(map[string]*job), lanes: make(map[string]owner)}
 }
 
 // seen is what the memory says of a delivery that arrives.
@@ -69,16 +76,16 @@ const (
 // begin notes a delivery as running. If it is known already nothing changes,
 // and the job is the one that is known; except that one that was handed back
 // may run now. An epoch of 0 is not looked at.
-func (m *memory) begin(key, lane string, epoch uint64, w *Worker) (seen, *job) {
+func (m *memory) begin(key, lane string, o owner, w *Worker) (seen, *job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if epoch > 0 && !m.isNewest(lane, epoch) {
+	if o.epoch > 0 && !m.isNewest(lane, o) {
 		return seenFormer, nil
 	}
 	j := m.known[key]
 	switch {
 	case j == nil, j.worker == nil && j.outcome == protocol.Cancelled:
-		j = &job{key: key, worker: w}
+		j = &job{key: key, lane: lane, worker: w}
 		m.known[key] = j
 		m.running++
 		return seenNew, j
@@ -87,6 +94,13 @@ func (m *memory) begin(key, lane string, epoch uint64, w *Worker) (seen, *job) {
 	default:
 		return seenFinished, j
 	}
+}
+
+// takesFrames says whether the lane's owner takes outcomes in frames.
+func (m *memory) takesFrames(lane string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lanes[lane].frames
 }
 
 // finish notes a running delivery's outcome; false if it has one already.
@@ -166,21 +180,21 @@ func (m *memory) unconfirmed() []*job {
 	return jobs
 }
 
-// newer notes a lane's epoch, unless a higher one was seen.
-func (m *memory) newer(lane string, epoch uint64) {
+// newer notes a lane's owner, unless a later one was seen.
+func (m *memory) newer(lane string, o owner) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.isNewest(lane, epoch)
+	m.isNewest(lane, o)
 }
 
-// isNewest notes a lane's epoch; false if a higher one was seen, so that this
-// one is a former owner's. Locked.
-func (m *memory) isNewest(lane string, epoch uint64) bool {
-	switch known := m.epochs[lane]; {
-	case epoch < known:
+// isNewest notes a lane's owner; false if a later one was seen, so that this
+// one is a former. Locked.
+func (m *memory) isNewest(lane string, o owner) bool {
+	switch known := m.lanes[lane]; {
+	case o.epoch < known.epoch:
 		return false
-	case epoch > known:
-		m.epochs[lane] = epoch
+	case o.epoch > known.epoch, o.frames && !known.frames:
+		m.lanes[lane] = o
 	}
 	return true
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/protocol/frame"
 )
 
 const (
@@ -38,6 +39,7 @@ type presence struct {
 	c      *Client
 	id     string
 	memory *memory
+	outbox *outbox
 
 	// talking holds a token while a Hello is under way: the registry sees one
 	// declaration after another.
@@ -54,6 +56,10 @@ type presence struct {
 	fresh     map[any]bool // workers and functions that are not declared yet
 	warned    map[string]bool
 	inbox     string // keepalives are answered here
+	// What the registry has given: a subject for all deliveries, and whose each
+	// subscription is.
+	deliveries    *nats.Subscription
+	subscriptions map[string]*Worker
 
 	renew  chan struct{} // say Hello again
 	stop   context.CancelFunc
@@ -67,7 +73,9 @@ func newPresence(c *Client) *presence {
 		interval: firstBeat,
 		fresh:    make(map[any]bool),
 		warned:   make(map[string]bool),
-		renew:    make(chan struct{}, 1),
+
+		subscriptions: make(map[string]*Worker),
+		renew:         make(chan struct{}, 1),
 	}
 }
 
@@ -174,7 +182,18 @@ func (p *presence) hush() { <-p.talking }
 // removeWorker takes back what addWorker declared; the registry notices by
 // itself if it cannot be told.
 func (p *presence) removeWorker(ctx context.Context, w *Worker) {
-	p.remove(ctx, func() { p.workers = slices.DeleteFunc(p.workers, func(o *Worker) bool { return o == w }) })
+	id := w.ID()
+	p.remove(ctx, func() {
+		p.workers = slices.DeleteFunc(p.workers, func(o *Worker) bool { return o == w })
+		delete(p.subscriptions, id)
+	})
+}
+
+// note remembers whose a subscription is.
+func (p *presence) note(w *Worker, subscription string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.subscriptions[subscription] = w
 }
 
 func (p *presence) removeFunction(ctx context.Context, f *Function) {
@@ -226,7 +245,7 @@ func (p *presence) start() error {
 	if p.started {
 		return nil
 	}
-	p.inbox = p.c.nc.NewInbox()
+	p.inbox, p.outbox = p.c.nc.NewInbox(), newOutbox(p.c.nc)
 	for subject, handler := range map[string]nats.MsgHandler{
 		p.inbox: p.keepaliveAnswered,
 		protocol.WorkerSubject(p.id, protocol.VerbProbe):  func(m *nats.Msg) { p.respond(m, nil) },
@@ -239,6 +258,7 @@ func (p *presence) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
 	p.ending.Go(func() { p.loop(ctx) })
+	p.ending.Go(func() { p.outbox.run(ctx) })
 	p.started = true
 	return nil
 }
@@ -288,6 +308,7 @@ func (p *presence) beat(ctx context.Context) {
 		return
 	}
 	mark := p.memory.mark()
+	p.outbox.flush()
 	if p.c.nc.PublishRequest(protocol.SubjectKeepalive+p.id, p.inbox, body) != nil {
 		return
 	}
@@ -364,7 +385,7 @@ func (p *presence) declaration(one any, others int) *declaration {
 	defer p.mu.Unlock()
 	p.revision++
 	d := &declaration{workers: make(map[string]*Worker, len(p.workers)), hello: protocol.Hello{
-		WorkerID: p.id, Name: p.c.name, Namespace: p.c.namespace, SDK: sdk, Revision: p.revision,
+		WorkerID: p.id, Name: p.c.name, Namespace: p.c.namespace, SDK: sdk, Revision: p.revision, Frames: true,
 		Outcomes: []protocol.Outcome{protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled},
 	}}
 	others = min(others, mostTogether-(len(p.workers)+len(p.functions)-len(p.fresh))-1)
@@ -402,10 +423,13 @@ func (p *presence) someRefused() bool {
 func (p *presence) apply(ctx context.Context, d *declaration, r *protocol.Registered) error {
 	for i := range r.Subscriptions {
 		if w := d.workers[r.Subscriptions[i].Ref]; w != nil {
-			if err := w.attach(&r.Subscriptions[i]); err != nil {
+			if err := w.attach(&r.Subscriptions[i], r.Deliver != ""); err != nil {
 				return err
 			}
 		}
+	}
+	if err := p.attach(r.Deliver); err != nil {
+		return err
 	}
 	p.warn(r.Warnings)
 	for i := range r.Refused {
@@ -429,6 +453,26 @@ func (p *presence) apply(ctx context.Context, d *declaration, r *protocol.Regist
 			delete(p.fresh, x)
 		}
 	})
+	return nil
+}
+
+// attach subscribes to what arrives for all workers together. A registry that
+// gives nothing for that may be one among others that do: what was given stays.
+func (p *presence) attach(subject string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if subject == "" || p.deliveries != nil && p.deliveries.Subject == subject {
+		return nil
+	}
+	sub, err := p.c.subscribeDeliveries(subject, p.receive)
+	if err != nil {
+		return err
+	}
+	former := p.deliveries
+	p.deliveries = sub
+	if former != nil {
+		return sendError(former.Drain())
+	}
 	return nil
 }
 
@@ -470,6 +514,11 @@ func (p *presence) settle(j *job, end ending) {
 // tell publishes how a job ended. What cannot be sent is remembered, and sent
 // when the connection is back.
 func (p *presence) tell(j *job) {
+	if p.memory.takesFrames(j.lane) {
+		token := j.key[len(protocol.SubjectOutcome)+len(j.lane)+1:]
+		p.outbox.put(j.lane, &frame.Outcome{Token: token, Outcome: j.outcome, Text: j.text, RetryAfterMs: j.afterMs()})
+		return
+	}
 	if j.outcome == protocol.Acknowledged {
 		_ = p.c.nc.Publish(j.key, nil)
 		return
@@ -490,7 +539,7 @@ func (p *presence) answerClaims(msg *nats.Msg) {
 		p.c.log.Warn("ignored a request that is not understood", "subject", msg.Subject, "error", err)
 		return
 	}
-	p.memory.newer(q.Lane, q.Epoch)
+	p.memory.newer(q.Lane, owner{epoch: q.Epoch, frames: q.Frames})
 	claims, err := json.Marshal(p.memory.claims(q.Lane, int(p.c.nc.MaxPayload()/2)))
 	if err != nil {
 		p.c.log.Error("could not answer what this worker holds", "error", err)
@@ -519,6 +568,13 @@ func (p *presence) close(ctx context.Context) error {
 	}
 	p.announceDrain(ctx)
 	err := drainAll(ctx, workers, functions)
+	p.mu.Lock()
+	deliveries := p.deliveries
+	p.mu.Unlock()
+	if deliveries != nil {
+		drainSubscription(ctx, deliveries)
+	}
+	p.outbox.flush()
 	p.bye(ctx)
 	p.stop()
 	p.ending.Wait()

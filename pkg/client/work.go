@@ -150,21 +150,19 @@ func (w *Worker) Ready(ctx context.Context) error {
 	}
 }
 
-// attach subscribes to the subject the registry gave.
-func (w *Worker) attach(r *protocol.RegisteredSubscription) error {
+// attach takes note of what the registry has given it. A registry that gives no
+// subject for all subscriptions together gives each its own.
+func (w *Worker) attach(r *protocol.RegisteredSubscription, together bool) error {
+	w.c.presence.note(w, r.ID)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.id, w.refused = r.ID, nil
-	if w.sub != nil && w.sub.Subject == r.Deliver {
+	if together || w.sub != nil && w.sub.Subject == r.Deliver {
 		return nil
 	}
-	sub, err := w.c.nc.Subscribe(r.Deliver, w.receive)
+	sub, err := w.c.subscribeDeliveries(r.Deliver, w.receive)
 	if err != nil {
-		return sendError(err)
-	}
-	// Bounded by the concurrency, which the router keeps.
-	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return sendError(err)
+		return err
 	}
 	former := w.sub
 	w.sub = sub
@@ -172,6 +170,16 @@ func (w *Worker) attach(r *protocol.RegisteredSubscription) error {
 		return sendError(former.Drain())
 	}
 	return nil
+}
+
+// subscribeDeliveries takes all that comes: the concurrency, which the router
+// keeps, bounds it.
+func (c *Client) subscribeDeliveries(subject string, h nats.MsgHandler) (*nats.Subscription, error) {
+	sub, err := c.nc.Subscribe(subject, h)
+	if err != nil {
+		return nil, sendError(err)
+	}
+	return sub, sendError(sub.SetPendingLimits(-1, -1))
 }
 
 // receive takes a delivery from the connection and never waits.
@@ -185,14 +193,29 @@ func (w *Worker) receive(msg *nats.Msg) {
 	if err != nil {
 		epoch = 0 // nothing is said of the owner
 	}
-	switch state, j := w.c.presence.memory.begin(msg.Reply, lane, epoch, w); {
-	case state == seenFormer:
-		w.c.log.Debug("ignored a delivery of a former owner", "lane", lane, "epoch", epoch)
-	case state == seenFinished:
+	if j := w.begin(msg.Reply, lane, owner{epoch: epoch}); j != nil {
+		w.submit(newDelivery(&w.spec, msg, j))
+	}
+}
+
+// begin notes a delivery; nil if it is not to run.
+func (w *Worker) begin(key, lane string, o owner) *job {
+	switch state, j := w.c.presence.memory.begin(key, lane, o, w); state {
+	case seenNew:
+		return j
+	case seenFormer:
+		w.c.log.Debug("ignored a delivery of a former owner", "lane", lane, "epoch", o.epoch)
+	case seenFinished:
 		w.c.presence.tell(j)
-	case state == seenRunning: // its handler's outcome will do
-	case w.draining.Load() || !w.pool.submit(newDelivery(&w.spec, msg, j)):
-		w.c.presence.settle(j, handedBack(errShutdown.Error()))
+	case seenRunning: // its handler's outcome will do
+	}
+	return nil
+}
+
+// submit has a delivery handled, or hands it back.
+func (w *Worker) submit(d *Delivery) {
+	if w.draining.Load() || !w.pool.submit(d) {
+		w.c.presence.settle(d.job, handedBack(errShutdown.Error()))
 	}
 }
 

@@ -52,8 +52,11 @@ const (
 	// services answer errors with; in a reply to a delivery they mean failed.
 	HeaderServiceError     = "Nats-Service-Error"
 	HeaderServiceErrorCode = "Nats-Service-Error-Code"
-	// HeaderStatus is set by the NATS server alone (503: no responders).
+	// HeaderStatus is set by the NATS server (503: no responders).
 	HeaderStatus = "Status"
+	// StatusNoResponders is its value for a request that nobody took. A worker
+	// says it of a delivery to a subscription that it does not know (yet).
+	StatusNoResponders = "503"
 
 	// HeaderCorrelation is for publishers to use as they like: nothing in the
 	// mesh reads it.

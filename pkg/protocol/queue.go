@@ -79,6 +79,10 @@ const (
 	CountWrittenOff   = "written_off" // messages an operator gave up with a damaged part of the log
 )
 
+// CountTakeovers is how often the ledgers of a service changed hands, in Stats
+// alone.
+const CountTakeovers = "takeovers"
+
 // Stats is one instance's answer on SubjectStats.
 type Stats struct {
 	Service  string             `json:"service"`
@@ -86,7 +90,19 @@ type Stats struct {
 	Version  string             `json:"version"`
 	Counters map[string]uint64  `json:"counters"`
 	Gauges   map[string]float64 `json:"gauges"`
+	// Routes are those of the counters that belong to queues, by what the queues
+	// are: a route, <topic>::observer:<id>, <topic>::@<group>, <topic>::listen; all
+	// executions of a route together. Beyond MaxStatsRoutes the rest is under
+	// OtherRoutes.
+	Routes map[string]map[string]uint64 `json:"routes,omitempty"`
 }
+
+const (
+	// MaxStatsRoutes bounds Stats.Routes.
+	MaxStatsRoutes = 1024
+	// OtherRoutes is no name of a route.
+	OtherRoutes = "(other)"
+)
 
 // Ready is one instance's answer on SubjectReady.
 type Ready struct {

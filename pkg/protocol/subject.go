@@ -18,13 +18,21 @@ const (
 	SubjectPublishTopic = Prefix + "pub.topic."
 	// SubjectFunction is followed by <namespace>.<function id>.
 	SubjectFunction = Prefix + "fn."
-	// SubjectDeliver is followed by <user>.<subscription id>. A worker
-	// subscribes to the subjects the registry gave it (Registered.Deliver).
+	// SubjectDeliver is followed by <user>.<subscription id>, or for a worker that
+	// takes frames by <user>.<the worker's>.<subscription id>, and <user>.<the
+	// worker's>.frames. A worker subscribes to the subjects the registry gave it
+	// (Registered.Deliver, RegisteredSubscription.Deliver).
 	SubjectDeliver = Prefix + "deliver."
+	// DeliverFrames is the last token of a subject that frames of deliveries
+	// arrive on (package frame).
+	DeliverFrames = "frames"
 	// SubjectOutcome is followed by <lane>.<token>. It is the reply subject of
 	// a delivery. Whoever owns the lane when the answer comes takes it, even if
-	// another router sent the delivery.
+	// another router sent the delivery. In place of a token stands OutcomeFrame
+	// for a frame of outcomes, to an owner that takes them: one that sent
+	// deliveries in frames.
 	SubjectOutcome = Prefix + "outcome."
+	OutcomeFrame   = "frame"
 	// SubjectKeepalive is followed by <worker id>; a Keepalive every
 	// KeepaliveInterval, to the registry and every router.
 	SubjectKeepalive = Prefix + "keepalive."

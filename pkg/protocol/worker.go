@@ -19,6 +19,9 @@ type Hello struct {
 	Outcomes      []Outcome          `json:"outcomes,omitempty"`
 	Subscriptions []SubscriptionSpec `json:"subscriptions,omitempty"`
 	Functions     []FunctionSpec     `json:"functions,omitempty"`
+	// Frames says that the worker takes several deliveries in one message
+	// (package frame), and subscribes to Registered.Deliver.
+	Frames bool `json:"frames,omitempty"`
 }
 
 // Kind says what a subscription takes.
@@ -96,8 +99,12 @@ type FunctionSpec struct {
 
 // Registered answers Hello.
 type Registered struct {
-	User          string                   `json:"user"`
-	KeepaliveMs   int64                    `json:"keepalive_ms"`
+	User        string `json:"user"`
+	KeepaliveMs int64  `json:"keepalive_ms"`
+	// Deliver is one subject, with a wildcard, for what arrives for all
+	// subscriptions, alone or in frames (DeliverFrames). It is there if the
+	// worker asked for frames; RegisteredSubscription.Deliver is one it matches.
+	Deliver       string                   `json:"deliver,omitempty"`
 	Subscriptions []RegisteredSubscription `json:"subscriptions,omitempty"`
 	Warnings      []string                 `json:"warnings,omitempty"`
 	// Refused are subscriptions that were not taken because of what others have;
@@ -145,6 +152,8 @@ type KeepaliveReply struct {
 type ClaimsRequest struct {
 	Lane  string `json:"lane"`
 	Epoch uint64 `json:"epoch"`
+	// Frames says that the lane's owner takes outcomes in frames.
+	Frames bool `json:"frames,omitempty"`
 }
 
 // Claims answers ClaimsRequest: the tokens of deliveries whose handler runs,
@@ -174,8 +183,11 @@ type Worker struct {
 	Since         time.Time      `json:"since"`
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 	Functions     []FunctionSpec `json:"functions,omitempty"`
-	Gone          bool           `json:"gone,omitempty"` // in WorkerChanged alone: the worker left or expired
-	KVRevision    uint64         `json:"kv_revision"`    // orders the changes of one worker
+	// Frames is the subject of deliveries in frames, empty for a worker that does
+	// not take them.
+	Frames     string `json:"frames,omitempty"`
+	Gone       bool   `json:"gone,omitempty"` // in WorkerChanged alone: the worker left or expired
+	KVRevision uint64 `json:"kv_revision"`    // orders the changes of one worker
 }
 
 // Subscription is a worker's consumer of a queue, as the router dispatches to

@@ -32,11 +32,13 @@ var nouns = []func(*Service, huma.API){
 	(*Service).workers,
 	(*Service).observers,
 	(*Service).executions,
+	(*Service).functions,
 	(*Service).deadLetters,
 	(*Service).waiting,
 	(*Service).webhookOperations,
 	(*Service).health,
 	(*Service).diagnostic,
+	(*Service).reconciliation,
 }
 
 // addAPI adds every operation to mux, and what describes them: /openapi.json,

@@ -38,7 +38,7 @@ func (s *Service) server() *http.Server {
 func (s *Service) routes() http.Handler {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(
-		newCollector(s.nc, s.log),
+		newCollector(s.nc, s.log, &s.books),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,29 +19,33 @@ import (
 // collector asks every service for its counters at each scrape. They are kept
 // in the ledgers, so a restart does not begin them anew, and are summed over a
 // service's instances, since ledgers move between those. No label is an
-// execution, a queue or a worker: there may be very many.
+// execution or a worker: there may be very many.
 type collector struct {
-	nc  *nats.Conn
-	log *slog.Logger
+	nc    *nats.Conn
+	log   *slog.Logger
+	books *books
 
+	routes routeNames
 	mu     sync.Mutex
 	steady map[series]*steadyCounter
 }
 
-type series struct{ service, name string }
+// series is of a service, or of a route.
+type series struct{ service, route, name string }
 
-func newCollector(nc *nats.Conn, log *slog.Logger) *collector {
-	return &collector{nc: nc, log: log, steady: map[series]*steadyCounter{}}
+func newCollector(nc *nats.Conn, log *slog.Logger, b *books) *collector {
+	return &collector{nc: nc, log: log, books: b, steady: map[series]*steadyCounter{}}
 }
 
 var (
 	connectedDesc = prometheus.NewDesc("waybill_nats_connected", "Whether the gateway is connected to NATS.", nil, nil)
+	readyDesc     = prometheus.NewDesc("waybill_instances_ready", "Instances that answered, and are ready.", []string{"service"}, nil)
 	instancesDesc = prometheus.NewDesc("waybill_instances", "Instances that answered.", []string{"service"}, nil)
 	metricName    = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
 
 // own are names of gauges that are the gateway's.
-var own = map[string]bool{"nats_connected": true, "instances": true}
+var own = map[string]bool{"nats_connected": true, "instances": true, "instances_ready": true}
 
 // Describe says nothing, which tells Prometheus' client that the metrics are
 // known only when they are collected.
@@ -52,16 +58,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		connected = 1
 	}
 	out <- prometheus.MustNewConstMetric(connectedDesc, prometheus.GaugeValue, connected)
-	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
-	defer cancel()
-	all, err := mesh.Gather[protocol.Stats](ctx, c.nc, protocol.SubjectStats, protocol.Empty{}, 0)
-	if err != nil {
-		c.log.Warn("some services did not tell their counters", "error", err)
-	}
+	c.books.collect(out)
+	all, ready := c.ask()
 	instances, counters, gauges := sum(all)
 	for service, n := range instances {
 		out <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, n, service)
+		out <- prometheus.MustNewConstMetric(readyDesc, prometheus.GaugeValue, ready[service], service)
 	}
+	maps.Copy(counters, c.routes.add(all))
 	for s, value := range counters {
 		emit(out, s, "_total", prometheus.CounterValue, float64(c.hold(s, value, time.Now())))
 	}
@@ -73,16 +77,47 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
+// ask asks all instances for what they have counted, and which are ready, at
+// once.
+func (c *collector) ask() (stats []protocol.Stats, ready map[string]float64) {
+	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		ready = map[string]float64{}
+		all, err := mesh.Gather[protocol.Ready](ctx, c.nc, protocol.SubjectReady, protocol.Empty{}, 0)
+		for _, r := range all {
+			if r.Ready {
+				ready[r.Service]++
+			}
+		}
+		if err != nil {
+			c.log.Warn("some services did not tell whether they are ready", "error", err)
+		}
+	})
+	stats, err := mesh.Gather[protocol.Stats](ctx, c.nc, protocol.SubjectStats, protocol.Empty{}, 0)
+	if err != nil {
+		c.log.Warn("some services did not tell their counters", "error", err)
+	}
+	asking.Wait()
+	return stats, ready
+}
+
 // sum adds up what the instances of each service say.
 func sum(all []protocol.Stats) (instances map[string]float64, counters map[series]uint64, gauges map[series]float64) {
 	instances, counters, gauges = map[string]float64{}, map[series]uint64{}, map[series]float64{}
 	for _, s := range all {
 		instances[s.Service]++
 		for name, value := range s.Counters {
-			counters[series{s.Service, name}] += value
+			counters[series{service: s.Service, name: name}] += value
 		}
 		for name, value := range s.Gauges {
-			gauges[series{s.Service, name}] += value
+			at := series{service: s.Service, name: name}
+			if strings.HasSuffix(name, "_seconds") {
+				gauges[at] = max(gauges[at], value)
+				continue
+			}
+			gauges[at] += value
 		}
 	}
 	return instances, counters, gauges
@@ -92,8 +127,12 @@ func emit(out chan<- prometheus.Metric, s series, suffix string, kind prometheus
 	if !metricName.MatchString(s.name) {
 		return // of a later version; its own gateway knows it
 	}
-	desc := prometheus.NewDesc("waybill_"+s.name+suffix, help[s.name], []string{"service"}, nil)
-	out <- prometheus.MustNewConstMetric(desc, kind, value, s.service)
+	prefix, label, of := "waybill_", "service", s.service
+	if s.route != "" {
+		prefix, label, of = "waybill_route_", "route", s.route
+	}
+	desc := prometheus.NewDesc(prefix+s.name+suffix, help[s.name], []string{label}, nil)
+	out <- prometheus.MustNewConstMetric(desc, kind, value, of)
 }
 
 // steadyCounter holds a counter that seems to go back. While a ledger changes
@@ -136,9 +175,18 @@ var help = map[string]string{
 	protocol.CountRetried:      "Messages sent back for another attempt.",
 	protocol.CountDeadLettered: "Messages given up as dead letters.",
 	protocol.CountRedriven:     "Dead letters sent back by an operator.",
-	protocol.CountDiscarded:    "Dead letters thrown away by an operator.",
+	protocol.CountDiscarded:    "Messages thrown away: by an operator, with their execution, or with the listener they were for.",
 	protocol.CountSuperseded:   "Settlements withheld because what they name has moved on.",
 	protocol.CountLost:         "Settlements that could not be recorded.",
 	protocol.CountVanished:     "Deliveries whose worker vanished.",
 	protocol.CountRefused:      "Publishes that were refused.",
+	protocol.CountHandedBack:   "Deliveries given back by a worker that shut down.",
+	protocol.CountTaken:        "Messages taken over from another ledger.",
+	protocol.CountSent:         "Messages decided to go to another ledger.",
+	protocol.CountWrittenOff:   "Messages given up with a damaged part of a log.",
+	protocol.CountTakeovers:    "How often ledgers changed hands.",
+	"unattended_queues":        "Queues that hold messages and have no consumer.",
+	"stalled_seconds":          "The longest that the same message has been its queue's next, as far as somebody looked.",
+	"overdue_seconds":          "For how long the oldest that waits has been due.",
+	"disk_room_bytes":          "What publishes may still take of the disk.",
 }

@@ -41,6 +41,9 @@ type Options struct {
 	// Listen is <host>:<port> for HTTP; port 0 is any free one; default
 	// DefaultListen. A host that is not loopback is refused.
 	Listen string
+	// Reconcile is how often the books are compared for /metrics; default
+	// DefaultReconcile, below 0 never.
+	Reconcile time.Duration
 	// Drain is how long Stop lets calls of webhooks finish before they are cut
 	// off and their messages handed back; default client.DefaultDrainWindow.
 	Drain time.Duration
@@ -59,6 +62,7 @@ type Service struct {
 	mesh    *mesh.Service
 	address string
 
+	books    books
 	webhooks *webhooks
 
 	diagnoses chan struct{} // holds a token of each diagnosis under way
@@ -75,6 +79,7 @@ type Service struct {
 func New(o Options) (*Service, error) {
 	o.Instance = cmp.Or(o.Instance, nuid.Next())
 	o.Listen = cmp.Or(o.Listen, DefaultListen)
+	o.Reconcile = cmp.Or(o.Reconcile, DefaultReconcile)
 	o.Drain = cmp.Or(o.Drain, client.DefaultDrainWindow)
 	o.Replicas = cmp.Or(o.Replicas, 1)
 	o.Mesh.Name = cmp.Or(o.Mesh.Name, "waybill-"+serviceName)
@@ -93,7 +98,7 @@ func New(o Options) (*Service, error) {
 	if err := bind.Check("HTTP", host); err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses)}, nil
+	return &Service{o: o, log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses), books: books{one: make(chan struct{}, 1)}}, nil
 }
 
 // Start connects and listens. It fails with UNAVAILABLE if NATS cannot be
@@ -135,7 +140,25 @@ func (s *Service) start(ctx context.Context) (err error) {
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
+	if s.o.Reconcile > 0 {
+		s.background(s.reconcileAgain)
+	}
 	return s.mesh.Flush(ctx)
+}
+
+// background runs work until Stop, which waits for it.
+func (s *Service) background(work func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		work(ctx)
+	}()
+	s.stop.Add("background", func(context.Context) error {
+		cancel()
+		<-ended
+		return nil
+	})
 }
 
 // join connects for publishing.

@@ -43,6 +43,9 @@ func declare(h *protocol.Hello, before *protocol.Worker, now time.Time) (protoco
 	w := protocol.Worker{
 		ID: h.WorkerID, Name: h.Name, Namespace: cmp.Or(h.Namespace, protocol.DefaultNamespace), User: localUser, SDK: h.SDK, Revision: h.Revision, Since: now, Functions: h.Functions,
 	}
+	if h.Frames {
+		w.Frames = deliverSubject(h, protocol.DeliverFrames)
+	}
 	if err := checkWorker(h); err != nil {
 		return w, err
 	}
@@ -133,7 +136,7 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 	id := subscriptionID(h.WorkerID, spec.Ref)
 	sub := protocol.Subscription{
 		ID: id, Ref: spec.Ref, Worker: h.WorkerID, Kind: cmp.Or(spec.Kind, protocol.KindWork), Execution: spec.Execution,
-		Deliver:     protocol.DeliverSubject(localUser, id),
+		Deliver:     deliverSubject(h, id),
 		Concurrency: protocol.DefaultConcurrency,
 		Draining:    spec.Draining, Tuning: tuning,
 	}
@@ -262,6 +265,15 @@ func policyOf(sub *protocol.Subscription) protocol.Policy {
 	}
 }
 
+// deliverSubject is where deliveries arrive. Of a worker that takes frames, all
+// are below one of its own, so that one subscription takes them.
+func deliverSubject(h *protocol.Hello, last string) string {
+	if h.Frames {
+		last = subscriptionID(h.WorkerID, "") + "." + last
+	}
+	return protocol.DeliverSubject(localUser, last)
+}
+
 // subscriptionID is the same whenever the worker declares that ref, and as hard
 // to guess as the worker's id.
 func subscriptionID(worker, ref string) string {
@@ -272,6 +284,9 @@ func subscriptionID(worker, ref string) string {
 // registered is the answer to a declaration.
 func registered(w *protocol.Worker, keepalive time.Duration, warnings []string) protocol.Registered {
 	r := protocol.Registered{User: w.User, KeepaliveMs: keepalive.Milliseconds(), Warnings: warnings}
+	if all, ok := strings.CutSuffix(w.Frames, protocol.DeliverFrames); ok {
+		r.Deliver = all + "*"
+	}
 	for i := range w.Subscriptions {
 		sub := &w.Subscriptions[i]
 		r.Subscriptions = append(r.Subscriptions, protocol.RegisteredSubscription{

@@ -62,6 +62,7 @@ func New(o Options) (*Service, error) {
 		Queues:   protocol.SubjectWaitingQueues, Executions: protocol.SubjectRetryExecutions,
 		Fill:  func(info *protocol.QueueInfo, idle int64) { info.Waiting = idle },
 		Gauge: "waiting",
+		Late:  (*shelf).late,
 	})
 	if err != nil {
 		return nil, err

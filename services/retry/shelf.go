@@ -206,6 +206,17 @@ func (s *shelf) next(now time.Time) time.Time {
 	return next
 }
 
+// late is for how long the message that is due first has been due.
+func (s *shelf) late() time.Duration {
+	due := time.Now().UnixNano()
+	for _, e := range []*ledger.Entry{s.near.first(), s.far.first()} {
+		if e != nil {
+			due = min(due, e.Due)
+		}
+	}
+	return time.Since(time.Unix(0, due)).Truncate(time.Millisecond)
+}
+
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a

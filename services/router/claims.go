@@ -97,7 +97,7 @@ func (q *queue) release(l *lane) {
 }
 
 func (l *lane) askClaims(w *worker) {
-	q := protocol.ClaimsRequest{Lane: l.slot.name, Epoch: l.ledger.Epoch()}
+	q := protocol.ClaimsRequest{Lane: l.slot.name, Epoch: l.ledger.Epoch(), Frames: true}
 	if err := l.s.ask(protocol.WorkerSubject(w.id, protocol.VerbClaims), l.claimsInbox(w), q); err != nil {
 		l.s.log.Debug("a worker could not be asked what it runs", "worker", w.id, "error", err)
 	}
@@ -223,7 +223,7 @@ func (a *audits) compare(l *lane, w *worker, asked int64, known map[token]bool) 
 	for _, d := range l.inHand(w) {
 		if d.started < asked-int64(auditMargin) && !known[l.tokenOf(d.e)] {
 			l.about(d.e).Warn("a delivery was lost on its way and is sent again", "worker", w.id)
-			d.endSpan(endBounced, "it was lost on its way")
+			d.forgetSpan()
 			l.putBack(d)
 		}
 	}

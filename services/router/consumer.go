@@ -31,7 +31,9 @@ type consumer struct {
 	nth        int  // of the queue's filters
 	unreadable bool // the filter
 
-	timeout                  int64 // ns
+	frames                   string // where its worker takes frames; empty: it does not
+	timeout                  int64  // ns
+	retries                  uint32
 	timeoutText, retriesText string
 
 	// A consumer that nobody listened for rests until quietUntil, longer each
@@ -61,7 +63,8 @@ func (c *consumer) update(since time.Time, s protocol.Subscription) {
 	c.setFilter(&s)
 	c.Subscription, c.since = s, since
 	c.limitTime()
-	c.retriesText = strconv.Itoa(c.policy().maxRetries)
+	c.retries = uint32(min(c.policy().maxRetries, math.MaxUint32))
+	c.retriesText = strconv.FormatUint(uint64(c.retries), 10)
 }
 
 // limitTime sets how long its next deliveries may take.

@@ -15,7 +15,8 @@ type delivery struct {
 	c *consumer // nil: whose it was is not known any more
 
 	stage   stage
-	started int64 // Service.clock
+	started int64  // Service.clock
+	frame   uint64 // that it was sent in; 0: alone
 	due     *deadlines
 	prev    *delivery // in due
 	next    *delivery

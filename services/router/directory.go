@@ -253,8 +253,8 @@ func (d *directory) tell(at *slot, r *registration, before map[int][]protocol.Su
 	if len(subs) == 0 && len(before[at.index]) == 0 {
 		return
 	}
-	w, since := r.worker, r.record.Since
-	at.send(call(func(l *lane) { l.follow(w, since, subs) }))
+	w, since, frames := r.worker, r.record.Since, r.record.Frames
+	at.send(call(func(l *lane) { l.follow(w, since, frames, subs) }))
 }
 
 // attach tells a lane everything, and from then on every change.
@@ -295,7 +295,7 @@ func (d *directory) all() []*worker {
 }
 
 // follow makes a worker's consumers in the lane what the registry says.
-func (l *lane) follow(w *worker, since time.Time, subs []protocol.Subscription) {
+func (l *lane) follow(w *worker, since time.Time, frames string, subs []protocol.Subscription) {
 	before := l.consumers[w]
 	now := make(map[string]*consumer, len(subs))
 	for _, sub := range subs {
@@ -306,6 +306,7 @@ func (l *lane) follow(w *worker, since time.Time, subs []protocol.Subscription) 
 			c.update(since, sub)
 			c.proven()
 		}
+		c.frames = frames
 		now[sub.ID] = c
 		c.q.attach(c)
 		l.attended(c.q)

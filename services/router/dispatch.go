@@ -62,6 +62,7 @@ func (l *lane) dispatch() bool {
 		l.stalledUntil = l.now + int64(stall)
 		return false
 	}
+	defer l.frames.flush(l)
 	for range turnDeliveries {
 		q := l.nextQueue()
 		if q == nil {
@@ -141,7 +142,8 @@ func (l *lane) readAhead(q *queue) {
 	most, room := q.aheadMost(), min(readBytes, aheadBytes-l.ahead)
 	looked := 0
 	q.ahead(func(e *broker.Entry) bool {
-		if looked++; e.Slot != nil || q.store.Message(e) != nil {
+		looked++
+		if e.Slot != nil || q.store.Message(e) != nil {
 			return looked < lookAhead
 		}
 		room -= int(e.Size)
@@ -279,6 +281,15 @@ func (o *outgoing) own(i int, name, value string) {
 
 // deliver sends d's message to its worker.
 func (l *lane) deliver(d *delivery, m *broker.Message) {
+	if d.c.frames != "" {
+		l.frames.add(l, d, m)
+		return
+	}
+	l.deliverAlone(d, m)
+}
+
+// deliverAlone sends it as a message of its own.
+func (l *lane) deliverAlone(d *delivery, m *broker.Message) {
 	o, e, c := &l.out, d.e, d.c
 	clear(o.header)
 	maps.Copy(o.header, m.Headers)
@@ -296,7 +307,9 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 	if m.Priority > 0 {
 		o.own(ownPriority, protocol.HeaderPriority, strconv.Itoa(int(m.Priority)))
 	}
-	l.trace(d, m)
+	if span := l.trace(d, m); span != "" {
+		o.own(ownSpan, protocol.HeaderSpan, span)
+	}
 	o.reply = l.seal.append(append(o.reply[:0], l.reply...), l.tokenOf(e))
 	o.msg = nats.Msg{Subject: c.Deliver, Reply: string(o.reply), Header: o.header, Data: m.Body}
 	err := l.s.bulk.PublishMsg(&o.msg)
@@ -304,9 +317,7 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 		return // counted when it ends: nobody may be there to take it
 	}
 	if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadHeaderMsg) {
-		// It was published when NATS took more, and must not stop the others.
-		l.release(d)
-		l.judge(d, protocol.Rejected, "the message cannot be sent to a worker: "+err.Error())
+		l.unsendable(d, err)
 		return
 	}
 	if l.now >= l.stallToldAt {
@@ -314,8 +325,15 @@ func (l *lane) deliver(d *delivery, m *broker.Message) {
 		l.s.log.Warn("a delivery could not be sent and is tried again until it can", "queue", d.q.name, "subscription", c.ID, "error", err)
 	}
 	l.stalledUntil = l.now + int64(stall)
-	d.endSpan(endBounced, err.Error())
+	d.forgetSpan()
 	l.putBack(d)
+}
+
+// unsendable gives a delivery up whose message was published when NATS took
+// more: it must not stop the others.
+func (l *lane) unsendable(d *delivery, err error) {
+	l.release(d)
+	l.judge(d, protocol.Rejected, "the message cannot be sent to a worker: "+err.Error())
 }
 
 // pause keeps e from being delivered before it is due.

@@ -72,13 +72,21 @@ func (l *lane) address(t *topic, p *publication) []broker.Copy {
 	}
 	d := l.document.Input(p.message.Body)
 	l.copies = l.copies[:0]
-	for _, q := range t.queues {
+	for i, q := range t.queues {
 		if p.due == 0 && !q.wants(d) {
+			if p.leftOut == nil {
+				p.to = slices.Clone(t.queues[:i])
+			}
 			p.leftOut = append(p.leftOut, q)
 			continue
 		}
-		p.to = append(p.to, q)
+		if p.leftOut != nil {
+			p.to = append(p.to, q)
+		}
 		l.copies = append(l.copies, q.copyOf(p, d))
+	}
+	if p.leftOut == nil {
+		p.to = t.queues
 	}
 	return l.copies
 }

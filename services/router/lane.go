@@ -68,6 +68,7 @@ type lane struct {
 	spare       spares[delivery]
 	spareCounts spares[counts]
 	out         outgoing
+	frames      frames
 	answer      []byte
 	held        atomic.Int64 // deliveries in workers' hands, for others to read
 	open        atomic.Int64 // those that ended and are not recorded yet

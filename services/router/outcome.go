@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/protocol/frame"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -21,16 +22,33 @@ type outcome nats.Msg
 
 func (o *outcome) apply(l *lane) {
 	m := (*nats.Msg)(o)
-	t, ok := l.seal.open(m.Subject[len(l.reply):])
-	if !ok {
+	last := m.Subject[len(l.reply):]
+	if last == protocol.OutcomeFrame {
+		l.concludeAll(m.Data)
+		return
+	}
+	t, ok := l.seal.open(last)
+	switch {
+	case !ok:
 		l.s.log.Debug("an outcome names no delivery of this lane", "lane", l.slot.name)
-		return
-	}
-	if len(m.Header[protocol.HeaderStatus]) > 0 {
+	case len(m.Header[protocol.HeaderStatus]) > 0:
 		l.bounced(t)
-		return
+	default:
+		l.conclude(t, readOutcome(m))
 	}
-	l.conclude(t, readOutcome(m))
+}
+
+// concludeAll applies a frame of outcomes.
+func (l *lane) concludeAll(b []byte) {
+	for o, err := range frame.Outcomes(b) {
+		if err != nil {
+			l.s.log.Warn("outcomes cannot be read", "lane", l.slot.name, "error", err)
+			return
+		}
+		if t, ok := l.seal.open(o.Token); ok {
+			l.conclude(t, conclusion{outcome: said(o.Outcome), text: errorText(o.Text), afterMs: o.RetryAfterMs})
+		}
+	}
 }
 
 // conclusion is how a worker says that a delivery ended.
@@ -192,6 +210,10 @@ func (l *lane) judgeEnd(d *delivery, end conclusion) {
 
 // bounced puts a delivery back that nobody was there to take.
 func (l *lane) bounced(t token) {
+	if t.isFrame() {
+		l.frames.bounced(l, t)
+		return
+	}
 	e := l.ledger.Entry(t.key)
 	if e == nil {
 		return
@@ -201,7 +223,7 @@ func (l *lane) bounced(t token) {
 		return
 	}
 	l.rest(d.c)
-	d.endSpan(endBounced, "nobody was there to take it")
+	d.forgetSpan()
 	l.putBack(d)
 }
 

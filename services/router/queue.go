@@ -49,6 +49,9 @@ type queue struct {
 	ended   bool     // by an operator
 	leaving bool     // to be forgotten
 
+	head      ledger.Key // the next message when somebody last looked
+	headSince int64      // Service.clock
+
 	listed      bool // in the lane's round
 	nextInRound *queue
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
@@ -100,64 +101,84 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 	}
 	var sum totals
 	for _, t := range found {
-		for c, n := range t.counters {
-			sum.counters[c] += n
-		}
+		sum.counters.Add(&t.counters)
 		sum.queues += t.queues
 		sum.moving += t.moving
+		sum.unattended += t.unattended
+		sum.stalled = max(sum.stalled, t.stalled)
 	}
-	sum.counters[ledger.Superseded] += s.superseded.Load()
-	sum.counters[ledger.Refused] += s.refused.Load()
+	sum.counters.All[ledger.Superseded] += s.superseded.Load()
+	sum.counters.All[ledger.Refused] += s.refused.Load()
 	load, held := s.ownLoad(), float64(s.inWorkersHands())
-	return protocol.Stats{
+	stats := protocol.Stats{
 		Service: serviceName, Instance: s.o.Instance, Version: s.o.Version,
-		Counters: told(&sum.counters),
+		Counters: told(&sum.counters), Routes: sum.counters.Told(),
 		Gauges: map[string]float64{
 			"lanes": float64(len(found)), "queues": float64(sum.queues), "workers": float64(len(s.directory.all())),
 			"ready": float64(load.Messages) - float64(sum.moving) - held, "in_flight": held,
 			"moving": float64(sum.moving), "bytes": float64(load.Bytes),
+			"unattended_queues": float64(sum.unattended), "stalled_seconds": sum.stalled.Seconds(),
 		},
-	}, nil
+	}
+	if s.space.watched.Load() {
+		stats.Gauges["disk_room_bytes"] = float64(s.space.left.Load())
+	}
+	return stats, nil
 }
 
 // told are the counters of a router, also those that are 0: who watches one has
 // to find it before it counts.
-func told(sum *counts) map[string]uint64 {
+func told(sum *books.Counts) map[string]uint64 {
 	all := make(map[string]uint64)
 	for _, c := range []ledger.Counter{
 		ledger.Published, ledger.Deduplicated, ledger.Refused, ledger.Delivered, ledger.Acknowledged, ledger.Filtered, ledger.Failed, ledger.Rejected,
-		ledger.Incomplete, ledger.Vanished, ledger.Retried, ledger.DeadLettered, ledger.Superseded, ledger.Lost,
+		ledger.Incomplete, ledger.Vanished, ledger.Retried, ledger.DeadLettered, ledger.Superseded, ledger.Lost, ledger.Discarded, ledger.HandedBack,
 	} {
 		all[c.String()] = 0
 	}
-	maps.Copy(all, ledger.Named((*[ledger.NumCounters]uint64)(sum)))
+	maps.Copy(all, sum.Named())
 	return all
 }
 
 type totals struct {
-	counters counts
-	queues   int
-	moving   int64
+	counters   books.Counts
+	queues     int
+	unattended int // queues with messages and no consumer
+	moving     int64
+	stalled    time.Duration
+}
+
+// stalled is for how long the same message has been the next one, as far as
+// somebody looked.
+func (q *queue) stalled(now int64) time.Duration {
+	e := q.ready.peek()
+	if e == nil {
+		q.head = 0
+		return 0
+	}
+	if e.Key != q.head {
+		q.head, q.headSince = e.Key, now
+	}
+	return time.Duration(now - q.headSince)
 }
 
 func (l *lane) total() totals {
 	var t totals
+	t.counters = books.Counted(l.ledger)
 	for at := range l.ledger.Queues() {
 		if scope.OfDiagnosis(at.Name) {
 			continue
 		}
-		for c, n := range at.Counters {
-			t.counters[c] += n
-		}
 		t.queues++
-		if q, ok := at.Slot.(*queue); ok {
-			t.moving += q.moving
+		q, ok := at.Slot.(*queue)
+		if !ok {
+			continue
 		}
-	}
-	if none := l.ledger.Queue(""); none != nil { // what forgotten queues have counted
-		for c, n := range none.Counters {
-			t.counters[c] += n
+		t.moving += q.moving
+		if len(q.consumers) == 0 && at.Live > q.moving {
+			t.unattended++
 		}
+		t.stalled = max(t.stalled, q.stalled(l.now))
 	}
 	return t
 }

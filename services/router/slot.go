@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -134,14 +135,47 @@ func (o *openLane) open(ctx context.Context) error {
 	}
 	o.s.bereave(o.at)
 	o.at.passed.owned()
-	told, err := mesh.Serve(o.s.mesh, "close-"+o.at.name, o.at.subject(protocol.VerbClose), o.tell)
-	ended, errEnded := mesh.Serve(o.s.mesh, "forget-"+o.at.name, o.at.subject(protocol.VerbForget), o.forgetQueue)
-	if err := errors.Join(err, errEnded); err != nil {
+	err = errors.Join(
+		serve(o, protocol.VerbClose, o.tell),
+		serve(o, protocol.VerbForget, o.forgetQueue),
+		serve(o, protocol.VerbAudit, o.audit),
+	)
+	if err != nil {
 		o.drain(ctx)
 		return errors.Join(err, o.running.Stop(ctx))
 	}
-	o.subs = append(o.subs, told, ended)
 	return nil
+}
+
+// serve answers what is asked of the lane's owner.
+func serve[Q, R any](o *openLane, verb string, h func(context.Context, Q) (R, error)) error {
+	sub, err := mesh.Serve(o.s.mesh, verb+"-"+o.at.name, o.at.subject(verb), h)
+	if err == nil {
+		o.subs = append(o.subs, sub)
+	}
+	return err
+}
+
+// ask has f look something up in the lane.
+func ask[R any](ctx context.Context, o *openLane, f func(l *lane) R) (R, error) {
+	var none R
+	answers := make(chan R, 1)
+	if !o.running.Send(call(func(l *lane) { answers <- f(l) })) {
+		return none, errMoving
+	}
+	select {
+	case r := <-answers:
+		return r, nil
+	case <-o.running.Done():
+		return none, errMoving
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+func (o *openLane) audit(ctx context.Context, _ protocol.Empty) (protocol.LedgerAudit, error) {
+	audit, err := ask(ctx, o, func(l *lane) ledger.Audit { return l.ledger.Audit() })
+	return books.Audited(o.at.name, &audit), err
 }
 
 func (o *openLane) outcome(m *nats.Msg) {

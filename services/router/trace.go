@@ -53,27 +53,27 @@ func (q *queue) place() *tracing.Place {
 	return q.at
 }
 
-// trace begins the span of a delivery of a message that is traced, and tells the
-// worker of it.
-func (l *lane) trace(d *delivery, m *broker.Message) {
+// trace begins the span of a delivery of a message that is traced, and returns
+// what to tell the worker of it: a HeaderSpan, empty if there is none.
+func (l *lane) trace(d *delivery, m *broker.Message) string {
 	if l.s.tracer == nil || !tracing.Sampled(m.Headers) {
-		return
+		return ""
 	}
 	e := d.e
 	spans, _ := l.ledger.Traced(e)
 	d.span = l.s.tracer.Deliver(m.Headers, spans, d.q.place(), tracing.Message{
 		ID: e.ID.String(), Size: len(m.Body), Attempt: e.Attempt, Generation: e.Generation,
 	})
-	if d.span != nil {
-		l.out.own(ownSpan, protocol.HeaderSpan, d.span.SpanContext().SpanID().String())
+	if d.span == nil {
+		return ""
 	}
+	return d.span.SpanContext().SpanID().String()
 }
 
 // Ends of a delivery that are no worker's answer.
 const (
-	endBounced = protocol.Outcome("undeliverable") // nobody was there, or it could not be sent
-	endMoved   = protocol.Outcome("moved")         // the lane has another owner, who takes the answer
-	endDropped = protocol.Outcome("dropped")       // its execution was purged, or the broker has it back
+	endMoved   = protocol.Outcome("moved")   // the lane has another owner, who takes the answer
+	endDropped = protocol.Outcome("dropped") // its execution was purged, or the broker has it back
 )
 
 // endSpan ends the delivery's span, if it has one that has not ended.
@@ -82,6 +82,10 @@ func (d *delivery) endSpan(what protocol.Outcome, text string) {
 		tracing.EndDelivery(d.span, what, text)
 	}
 }
+
+// forgetSpan leaves a delivery out of the picture that has reached nobody: what
+// is not ended is not exported.
+func (d *delivery) forgetSpan() { d.span = nil }
 
 // spanned is meta with what comes next referring to this delivery's span.
 func (d *delivery) spanned(meta *broker.Meta) {

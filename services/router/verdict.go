@@ -66,7 +66,7 @@ func (l *lane) judge(d *delivery, what protocol.Outcome, text string) {
 
 // tick asks for what waits, once the registry is known: its policies matter.
 func (v *verdicts) tick(l *lane) {
-	for i := len(v.asked) - 1; i >= 0; i-- {
+	for i := range slices.Backward(v.asked) {
 		if l.now >= v.asked[i].until {
 			v.failed(l, i, "no answer in time")
 		}

@@ -23,8 +23,12 @@ type flow struct {
 	broker broker
 	queues int
 	size   int // bytes of a payload, at least 16
-	sent   int
-	epoch  time.Time // what the time in a payload is since
+	// observers of a topic, each of which handles every message; 0: each message
+	// goes to one of the queues.
+	observers int
+	filter    string // of the observers; empty: none
+	sent      int
+	epoch     time.Time // what the time in a payload is since
 
 	calls   []atomic.Uint32 // of each message's handler
 	handled atomic.Int64    // calls that have ended
@@ -43,8 +47,11 @@ type call struct {
 
 // work has the messages handled; end says how a call ends.
 func (f *flow) work(ctx context.Context, backoff func(queue int) time.Duration, end func(c call) verdict) error {
-	return f.broker.work(ctx, work{queues: f.queues, backoff: backoff, handle: func(payload []byte) verdict {
+	return f.broker.work(ctx, work{queues: f.queues, observers: f.observers, filter: f.filter, backoff: backoff, handle: func(payload []byte) verdict {
 		now := time.Since(f.epoch)
+		if f.filter != "" {
+			payload = fromJSON(payload)
+		}
 		message := int(binary.LittleEndian.Uint64(payload))
 		sent := time.Duration(binary.LittleEndian.Uint64(payload[8:]))
 		v := end(call{message: message, nth: int(f.calls[message].Add(1)), age: now - sent})
@@ -62,6 +69,9 @@ func (f *flow) publish(ctx context.Context, queue int) error {
 	binary.LittleEndian.PutUint64(payload, uint64(f.sent))
 	binary.LittleEndian.PutUint64(payload[8:], uint64(time.Since(f.epoch)))
 	f.sent++
+	if f.filter != "" {
+		payload = asJSON(payload)
+	}
 	return f.broker.publish(ctx, queue, payload)
 }
 

@@ -59,6 +59,9 @@ func (b *meshBroker) fail(err error) {
 }
 
 func (b *meshBroker) work(ctx context.Context, w work) error {
+	if w.observers > 0 {
+		return b.observe(ctx, w)
+	}
 	for queue := range w.queues {
 		b.destinations = append(b.destinations, client.Queue(meshExecution, route(queue)))
 	}
@@ -82,9 +85,9 @@ var (
 	errDead   = client.Reject(errors.New("it shall be a dead letter"))
 )
 
-// workOn registers a client's queues, all at once.
-func workOn(ctx context.Context, c *client.Client, w work, first, end int) error {
-	handle := func(_ context.Context, d *client.Delivery) error {
+// handler is the work's as a client takes it.
+func handler(w work) client.Handler {
+	return func(_ context.Context, d *client.Delivery) error {
 		switch w.handle(d.Data) {
 		case failed:
 			return errFailed
@@ -94,6 +97,31 @@ func workOn(ctx context.Context, c *client.Client, w work, first, end int) error
 			return nil
 		}
 	}
+}
+
+// observe has the messages of a topic handled by observers of one client.
+func (b *meshBroker) observe(ctx context.Context, w work) error {
+	b.destinations = []client.Destination{client.Topic(meshExecution)}
+	c, err := client.Connect(ctx, b.url, client.Name("bench/observer"))
+	if err != nil {
+		return err
+	}
+	b.workers = append(b.workers, c)
+	for i := range w.observers {
+		opts := []client.WorkOption{client.ID(fmt.Sprint("observer-", i)), client.Concurrency(inHand / w.observers)}
+		if w.filter != "" {
+			opts = append(opts, client.Filter(w.filter))
+		}
+		if _, err := c.Observe(ctx, meshExecution, handler(w), opts...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workOn registers a client's queues, all at once.
+func workOn(ctx context.Context, c *client.Client, w work, first, end int) error {
+	handle := handler(w)
 	var registering errgroup.Group
 	for queue := first; queue < end; queue++ {
 		opts := []client.WorkOption{client.Concurrency(max(16, inHand/w.queues))}

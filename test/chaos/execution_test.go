@@ -48,6 +48,7 @@ func TestKillWhileExecutionsClose(t *testing.T) {
 		x.awaitGone()
 		x.check()
 	}
+	m.Balanced()
 }
 
 // closing is an execution that is published to until it is closed.

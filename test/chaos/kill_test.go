@@ -53,7 +53,7 @@ func rejectedIf(yes bool) protocol.Outcome {
 // kill -9 of everything but the clients, while they publish, handle, fail and
 // redrive: at rest each answered publish is acknowledged, dead or discarded, one
 // of them, after exactly the deliveries that were its due. The workers outlive
-// the mesh, so none of these came twice.
+// the mesh, so none of these came twice. And the books balance, now and then.
 func TestKilledMeshLosesAndDoublesNothing(t *testing.T) {
 	m := harness.Start(t)
 	soak := harness.Soak(t)
@@ -65,6 +65,7 @@ func TestKilledMeshLosesAndDoublesNothing(t *testing.T) {
 			killAndRestart(l)
 			kills++
 		}
+		l.mesh.Balanced() // also while messages flow
 		l.progress(1000)
 		harness.Await(t, "the operator, whom each kill keeps waiting, to have done both", func() bool {
 			return l.redriven.Load() > 0 && l.discarded.Load() > 0

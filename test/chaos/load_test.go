@@ -81,6 +81,7 @@ func (l *load) finish() harness.Verdict {
 	l.running.Wait()
 	l.mesh.AwaitRest(l.execution, 2*time.Minute)
 	v := l.audit.Check(l.t, l.mesh, l.execution)
+	l.mesh.Balanced()
 	l.t.Logf("%+v", v)
 	return v
 }

@@ -31,6 +31,8 @@ type standIn struct {
 	server *server.Server
 	nc     *nats.Conn
 
+	frames bool // it gives a subject for frames, and sends deliveries in them
+
 	mu      sync.Mutex
 	judge   func(h protocol.Hello) *protocol.Error // what Hello is refused with
 	refuse  []string                               // observer ids that others have
@@ -151,6 +153,9 @@ func (s *standIn) hello(m *nats.Msg) {
 		}
 	}
 	answer := protocol.Registered{User: "local", KeepaliveMs: 200}
+	if s.frames && h.Frames {
+		answer.Deliver = framesOf(h.WorkerID, "*")
+	}
 	for _, spec := range h.Subscriptions {
 		if slices.Contains(s.refusals(), spec.ObserverID) {
 			answer.Refused = append(answer.Refused, protocol.RefusedSubscription{

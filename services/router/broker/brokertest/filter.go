@@ -174,6 +174,62 @@ func forWhom(s *suite, d delivery) string {
 	return m.For
 }
 
+// filtersPaused: what only a member wants that takes nothing waits for it, and
+// holds up nobody.
+func (s *suite) filtersPaused() {
+	topic := s.topic()
+	none, some := 0, 5
+	paused := filtered(topic, "@g", `{"input.for":{"$eq":"a"}}`)
+	paused.Concurrency = &none
+	a := s.worker(paused)
+	other := filtered(topic, "@g", `{"input.for":{"$ne":"a"}}`)
+	other.Concurrency = &some
+	b := s.worker(other)
+	const rounds = 100
+	for i := range rounds {
+		s.publishTopic(topic, []byte(fmt.Sprintf(`{"for":"a","n":%d}`, i)))
+	}
+	s.publishTopic(topic, []byte(`{"for":"b"}`))
+	d := b.next()
+	equal(s, "for", forWhom(s, d), "b")
+	d.end(protocol.Acknowledged)
+	s.eventually("a backlog", func() bool { return s.queueNamed(groupQueue(topic, "g")).Ready == rounds })
+	equal(s, "for the paused member", len(a.deliveries), 0)
+	paused.Concurrency = &some
+	a.hello(paused)
+	for i := range rounds {
+		d := a.next()
+		equal(s, "message", string(d.Data), fmt.Sprintf(`{"for":"a","n":%d}`, i))
+		d.end(protocol.Acknowledged)
+	}
+	s.balanced(groupQueue(topic, "g"), rounds+1, rounds+1, 0)
+}
+
+// filtersOfMany: more members with a filter each than are told apart at a
+// glance.
+func (s *suite) filtersOfMany() {
+	topic := s.topic()
+	const members = 70
+	one := 1
+	specs := make([]protocol.SubscriptionSpec, members)
+	for i := range specs {
+		specs[i] = filtered(topic, "@g", fmt.Sprintf(`{"input.n":{"$eq":%d}}`, i))
+		specs[i].Ref, specs[i].Concurrency = strconv.Itoa(i), &one
+	}
+	w := s.worker(specs...)
+	for i := range 2*members + 5 {
+		s.publishTopic(topic, []byte(fmt.Sprintf(`{"n":%d}`, i%(members+1))))
+	}
+	counts := map[string]int{}
+	for range 2*members + 3 {
+		d := w.next()
+		counts[string(d.Data)]++
+		d.end(protocol.Acknowledged)
+	}
+	equal(s, "kinds", len(counts), members)
+	s.balanced(groupQueue(topic, "g"), 2*members+5, 2*members+3, 2)
+}
+
 // filtersOrder: what a FIFO observer does not want holds up nobody.
 func (s *suite) filtersOrder() {
 	topic := s.topic()

@@ -93,6 +93,8 @@ var together = []testCase{
 	{"FiltersChange", (*suite).filtersChange},
 	{"FiltersRetry", (*suite).filtersRetry},
 	{"FiltersOfGroup", (*suite).filtersOfGroup},
+	{"FiltersPaused", (*suite).filtersPaused},
+	{"FiltersOfMany", (*suite).filtersOfMany},
 	{"FiltersOrder", (*suite).filtersOrder},
 	{"FilterRefused", (*suite).filterRefused},
 	{"Serial", (*suite).serial},
