@@ -72,8 +72,11 @@ func (q *queue) wants(d *filter.Document) bool {
 
 // isPlain says that the queue receives whatever is published as it is.
 func (q *queue) isPlain() bool {
-	return len(q.filters) == 0 && q.policy.DelayMs == 0 && q.policy.GroupField == ""
+	return len(q.filters) == 0 && !q.delays() && q.policy.GroupField == ""
 }
+
+// delays says whether what is published now is put off.
+func (q *queue) delays() bool { return q.policy.DelayMs > 0 || q.lastDue > q.lane.wall }
 
 // address decides which of a topic's queues receive a publish, and what each
 // makes of it. The payload is read at most once.
@@ -109,7 +112,7 @@ func (q *queue) copyOf(d *filter.Document) broker.Copy {
 	if field := q.policy.GroupField; field != "" {
 		c.Group = ledger.GroupOf(d.Member(field))
 	}
-	if q.policy.DelayMs > 0 {
+	if q.delays() {
 		c.Due = q.firstDue()
 	}
 	return c
