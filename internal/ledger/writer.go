@@ -124,11 +124,13 @@ func (l *Ledger) commit(now time.Time) {
 func (l *Ledger) head(space int) *headWriter {
 	w := &headWriter{l: l, limit: space}
 	for _, name := range l.stage.forget {
-		if q := l.queues[name]; q != nil && q.Live == 0 {
+		q := l.queues[name]
+		switch {
+		case q == nil || q.Live > 0:
+		case scope.OfDiagnosis(name):
+			w.add(record{kind: kindForget, name: name}) // its counters are nobody's
+		default:
 			counts := counters(q.Counters)
-			if scope.OfDiagnosis(name) {
-				counts = counters{} // nobody's
-			}
 			w.add(record{kind: kindForget, name: name, dest: scope.Folded(name), counts: &counts})
 		}
 	}

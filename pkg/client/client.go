@@ -30,6 +30,7 @@ const (
 // goroutine. It reconnects by itself, for ever.
 type Client struct {
 	nc        *nats.Conn
+	address   string // as Connect was told, without a password
 	name      string
 	namespace string
 	log       *slog.Logger
@@ -60,7 +61,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 		}
 	}
 	c := &Client{
-		name: o.name, namespace: o.namespace, log: o.logger, window: o.window,
+		address: redact(address), name: o.name, namespace: o.namespace, log: o.logger, window: o.window,
 		tracer:     tracing.New(o.tracing, library+"/client", libraryVersion()),
 		link:       newGate(),
 		publishers: make(map[*Publisher]struct{}),
@@ -202,7 +203,7 @@ func (c *Client) connected(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return protocol.Errorf(protocol.CodeUnavailable, "not connected to the mesh at %s: nothing was sent; see whether `waybill up` is running there", redact(c.nc.Opts.Url))
+	return protocol.Errorf(protocol.CodeUnavailable, "not connected to the mesh at %s: nothing was sent; see whether `waybill up` is running there", c.address)
 }
 
 // disconnectedNow makes the next connected wait: a send met the lost connection

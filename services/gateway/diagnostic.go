@@ -71,7 +71,7 @@ func (s *Service) diagnose(ctx context.Context, in *diagnosticInput) (*diagnosti
 	case <-ctx.Done():
 		return nil, protocol.Errorf(protocol.CodeTimeout, "%d diagnoses are under way: ask again when they are done", maxDiagnoses)
 	}
-	report, err := diagnose.Run(ctx, diagnose.Options{NC: s.nc, Connect: s.connectClient, Logger: s.log})
+	report, err := s.tryAll(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -84,4 +84,18 @@ func (s *Service) diagnose(ctx context.Context, in *diagnosticInput) (*diagnosti
 		out.Body, err = json.Marshal(report)
 	}
 	return out, err
+}
+
+// tryAll runs a diagnosis. When nobody can be asked what there is to try, it is
+// what the one before has tried, and all of it has failed.
+func (s *Service) tryAll(ctx context.Context) (*diagnose.Report, error) {
+	report, err := diagnose.Run(ctx, diagnose.Options{NC: s.nc, Connect: s.connectClient, Logger: s.log})
+	if err == nil {
+		s.diagnosed.Store(report)
+		return report, nil
+	}
+	if earlier := s.diagnosed.Load(); earlier != nil {
+		return diagnose.Unreachable(earlier, err), nil
+	}
+	return nil, err
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,6 +26,7 @@ import (
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/pkg/tracing"
+	"github.com/waybill-mq/waybill/services/gateway/diagnose"
 )
 
 const serviceName = "gateway"
@@ -68,7 +70,8 @@ type Service struct {
 	books    books
 	webhooks *webhooks
 
-	diagnoses chan struct{} // holds a token of each diagnosis under way
+	diagnoses chan struct{}                   // holds a token of each diagnosis under way
+	diagnosed atomic.Pointer[diagnose.Report] // the last that found out what there is to try
 
 	stop mesh.Lifecycle
 	done chan struct{}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,6 +160,9 @@ func leavesNothing(t *testing.T, m *harness.Mesh, before map[string]uint64) {
 	harness.Await(t, "no queue is left", func() bool {
 		return !strings.Contains(m.Run("queue", "ls").Stdout, "waybill-diagnosis")
 	})
+	harness.Await(t, "no route is left in the books", func() bool {
+		return !strings.Contains(m.Run("reconcile", "--json").Stdout, "diagnosis")
+	})
 	if counters := m.Stats()["router"].Counters; counters["published"] != 1 {
 		t.Errorf("published is %d when the queues are gone, and was 1", counters["published"])
 	}
@@ -242,5 +246,23 @@ func TestDiagnosisWithoutRouter(t *testing.T) {
 
 	m.Instance("router-1").Start()
 	m.AwaitReady()
+	diagnosed(t, m.Mesh, "", "")
+}
+
+// Without NATS the lines are those of the diagnosis before, all of them failed.
+func TestDiagnosisWithoutNATS(t *testing.T) {
+	m := harness.StartSeparate(t, nil)
+	subscribed(t, m.Connect())
+	before := parse(t, diagnosed(t, m.Mesh, "", "application/json"))
+	m.KillNATS()
+	harness.Await(t, "the gateway knows that NATS is gone", func() bool {
+		status, text := diagnose(t, m.Mesh, "", "application/json")
+		r := parse(t, text)
+		if status != http.StatusServiceUnavailable || r.OK || len(r.Lines) != len(before.Lines) {
+			t.Fatalf("%d, want 503 and %d lines:\n%s", status, len(before.Lines), text)
+		}
+		return !slices.ContainsFunc(r.Lines, func(l line) bool { return l.OK || l.Error == nil || l.Error.Code != "UNAVAILABLE" })
+	})
+	m.RestartNATS()
 	diagnosed(t, m.Mesh, "", "")
 }

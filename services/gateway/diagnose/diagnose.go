@@ -7,6 +7,7 @@ package diagnose
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -98,6 +99,17 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	report := &Report{Lines: lines(subjects, probes), TookMs: ms(time.Since(began))}
 	report.OK = allOK(report.Lines)
 	return report, nil
+}
+
+// Unreachable is earlier with every line failed with err: what Run is good for when
+// it cannot be asked any more who subscribes to what.
+func Unreachable(earlier *Report, err error) *Report {
+	report := &Report{Lines: slices.Clone(earlier.Lines)}
+	for i := range report.Lines {
+		l := &report.Lines[i]
+		l.OK, l.PublishMs, l.ConsumeMs, l.Error = false, 0, 0, protocol.AsError(err)
+	}
+	return report
 }
 
 func allOK(lines []Line) bool {

@@ -33,6 +33,9 @@ type subject struct {
 
 // find asks who subscribes to what, diagnoses aside.
 func find(ctx context.Context, nc *nats.Conn) ([]*subject, error) {
+	if !nc.IsConnected() {
+		return nil, protocol.Errorf(protocol.CodeUnavailable, "NATS cannot be reached, and nothing gets through: see whether it is running")
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
