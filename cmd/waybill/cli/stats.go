@@ -9,9 +9,11 @@ import (
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-type statsCmd struct{}
+type statsCmd struct{ watching }
 
-func (c *statsCmd) Run(a *app) error {
+func (c *statsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+
+func (c *statsCmd) list(a *app) error {
 	nc, err := a.connect()
 	if err != nil {
 		return err
