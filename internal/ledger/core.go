@@ -243,7 +243,7 @@ func (l *Ledger) Meta(e *Entry) Meta {
 	return Meta{
 		Queue: e.Queue.Name, Generation: e.Generation, Attempt: e.Attempt,
 		Vanished: e.Vanished, Incomplete: e.Incomplete,
-		Due: e.Due, FirstFailure: e.FirstFailure, Spans: l.traced[e.Key].spans, Story: l.stories[e.Key], Extra: l.extras[e.Key],
+		Due: e.Due, FirstFailure: e.FirstFailure, Group: e.ownGroup(), Spans: l.traced[e.Key].spans, Story: l.stories[e.Key], Extra: l.extras[e.Key],
 	}
 }
 
