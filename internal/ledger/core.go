@@ -32,6 +32,7 @@ type Ledger struct {
 	stage   stage
 	flight  *flight // the commit under way; nil: none
 	serial  uint64  // counts the commits
+	told    Commit  // scratch of tell
 	outbox  map[string]*outbox
 	arrival map[arrival][]*offer // handovers staged
 	asked   []*reading           // to be loaded
