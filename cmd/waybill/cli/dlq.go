@@ -182,6 +182,7 @@ func (t *target) act(a *app, subject, done string) error {
 	if err != nil {
 		return err
 	}
+	q.By = whoAsks()
 	reply, err := ask[protocol.DeadActReply](a, subject, q)
 	if err != nil {
 		return err

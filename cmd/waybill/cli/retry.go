@@ -130,6 +130,7 @@ func (t *waitingTarget) act(a *app, subject, done string) error {
 	if err != nil {
 		return err
 	}
+	q.By = whoAsks()
 	reply, err := ask[protocol.WaitingActReply](a, subject, q)
 	if err != nil {
 		return err

@@ -2,14 +2,23 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-type statsCmd struct{}
+type statsCmd struct {
+	Watch  bool          `short:"w" help:"Show it again and again, with rates a second; ends at Ctrl-C."`
+	Every  time.Duration `default:"2s" help:"How often." placeholder:"TIME"`
+	Routes bool          `short:"r" help:"By route as well."`
+}
 
 func (c *statsCmd) Run(a *app) error {
 	nc, err := a.connect()
@@ -17,17 +26,150 @@ func (c *statsCmd) Run(a *app) error {
 		return err
 	}
 	defer nc.Close()
+	if c.Watch {
+		return c.watch(a, nc)
+	}
+	all, err := gatherStats(a, nc)
+	if err != nil {
+		return err
+	}
+	return a.show(all, func() {
+		report(a, all)
+		if c.Routes {
+			a.sayf("")
+			tabulateRoutes(a, all)
+		}
+	})
+}
+
+func gatherStats(a *app, nc *nats.Conn) ([]protocol.Stats, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
 	defer cancel()
 	all, err := mesh.Gather[protocol.Stats](ctx, nc, protocol.SubjectStats, protocol.Empty{}, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(all) == 0 {
-		return unreachable(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
+		return nil, unreachable(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
 	}
 	slices.SortFunc(all, compareService)
-	return a.show(all, func() { report(a, all) })
+	return all, nil
+}
+
+// sample is what --watch writes with --json: one document a line.
+type sample struct {
+	At       time.Time          `json:"at"`
+	Counters map[string]uint64  `json:"counters"` // over all services
+	Rates    map[string]float64 `json:"rates"`    // a second, since the one before
+	Gauges   map[string]float64 `json:"gauges"`
+}
+
+// watch shows samples until it is told to end.
+func (c *statsCmd) watch(a *app, nc *nats.Conn) error {
+	if c.Every < 100*time.Millisecond {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "--every %v: at least 100ms", c.Every)
+	}
+	t := time.NewTicker(c.Every)
+	defer t.Stop()
+	var before *sample
+	for {
+		all, err := gatherStats(a, nc)
+		if a.ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		now := sampleOf(all, before)
+		if err := c.showSample(a, now); err != nil {
+			return err
+		}
+		before = now
+		select {
+		case <-t.C:
+		case <-a.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// notOfMessages are counted in every ledger a message passes.
+var notOfMessages = []string{protocol.CountTaken, protocol.CountSent, protocol.CountTakeovers}
+
+func sampleOf(all []protocol.Stats, before *sample) *sample {
+	s := &sample{At: time.Now().UTC(), Counters: map[string]uint64{}, Rates: map[string]float64{}, Gauges: map[string]float64{}}
+	for _, one := range all {
+		for name, n := range one.Counters {
+			if !slices.Contains(notOfMessages, name) {
+				s.Counters[name] += n
+			}
+		}
+		for _, name := range []string{"ready", "in_flight", "waiting", "dead", "moving"} {
+			s.Gauges[name] += one.Gauges[name]
+		}
+	}
+	if before == nil {
+		return s
+	}
+	for name, n := range s.Counters {
+		// A ledger that changes hands is nobody's for a moment.
+		s.Rates[name] = max(0, float64(int64(n)-int64(before.Counters[name]))/s.At.Sub(before.At).Seconds())
+	}
+	return s
+}
+
+func (c *statsCmd) showSample(a *app, s *sample) error {
+	if a.flags.JSON {
+		return json.NewEncoder(a.stdout).Encode(s)
+	}
+	if isTerminal(a.stdout) {
+		_, _ = fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // from the top
+	}
+	a.sayf("%s", s.At.Local().Format(time.TimeOnly))
+	g := newGrid("COUNTER", "TOTAL", "A SECOND")
+	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
+		g.row(name, s.Counters[name], fmt.Sprintf("%.1f", s.Rates[name]))
+	}
+	g.write(a.stdout)
+	a.sayf("")
+	now := newGrid("NOW", "MESSAGES")
+	for _, name := range slices.Sorted(maps.Keys(s.Gauges)) {
+		now.row(name, s.Gauges[name])
+	}
+	now.write(a.stdout)
+	return nil
+}
+
+// tabulateRoutes is a table with a line for each route.
+func tabulateRoutes(a *app, all []protocol.Stats) {
+	columns := []string{
+		protocol.CountPublished, protocol.CountAcknowledged, protocol.CountFailed, protocol.CountRejected, protocol.CountRetried,
+		protocol.CountDeadLettered, protocol.CountRedriven, protocol.CountDiscarded, protocol.CountFiltered,
+	}
+	sums := map[string]map[string]uint64{}
+	for _, s := range all {
+		for route, counters := range s.Routes {
+			if sums[route] == nil {
+				sums[route] = map[string]uint64{}
+			}
+			for name, n := range counters {
+				sums[route][name] += n
+			}
+		}
+	}
+	header := []any{"ROUTE"}
+	for _, name := range columns {
+		header = append(header, name)
+	}
+	g := newGrid(header...)
+	for _, route := range slices.Sorted(maps.Keys(sums)) {
+		row := []any{route}
+		for _, name := range columns {
+			row = append(row, sums[route][name])
+		}
+		g.row(row...)
+	}
+	g.write(a.stdout)
 }
 
 func compareService(x, y protocol.Stats) int {
