@@ -57,7 +57,8 @@ func keeperConn(t *testing.T, s *natsserver.Server) *nats.Conn {
 // fakes stand for the ledgers of several instances; a ledger is open at most
 // once, or the test fails.
 type fakes struct {
-	t *testing.T
+	t     *testing.T
+	lease time.Duration
 
 	mu     sync.Mutex
 	open   map[string]*fakeLedger
@@ -67,7 +68,7 @@ type fakes struct {
 
 func newFakes(t *testing.T) *fakes {
 	t.Helper()
-	return &fakes{t: t, open: map[string]*fakeLedger{}, refuse: map[string]error{}, opened: map[string]int{}}
+	return &fakes{t: t, lease: lease, open: map[string]*fakeLedger{}, refuse: map[string]error{}, opened: map[string]int{}}
 }
 
 type fakeLedger struct {
@@ -142,8 +143,17 @@ func (f *fakes) timesOpened(name string) int {
 
 func (f *fakes) keeper(nc *nats.Conn, instance string) *ledger.Keeper {
 	return ledger.NewKeeper(ledger.KeeperOptions{
-		Conn: nc, Service: "router", Ledgers: 8, Instance: instance, Lease: lease, Open: f.Open,
+		Conn: nc, Service: "router", Ledgers: 8, Instance: instance, Lease: f.lease, Open: f.Open,
 	})
+}
+
+// newPatientFakes are for tests in which nobody dies: an instance that a loaded
+// machine keeps from beating is not taken for dead.
+func newPatientFakes(t *testing.T) *fakes {
+	t.Helper()
+	f := newFakes(t)
+	f.lease = 10 * time.Second
+	return f
 }
 
 func (f *fakes) mustStart(nc *nats.Conn, instance string) *ledger.Keeper {
@@ -189,7 +199,7 @@ func TestTheFirstInstanceKeepsAll(t *testing.T) {
 }
 
 func TestInstancesShareAndFollow(t *testing.T) {
-	f, server := newFakes(t), keeperServer(t, t.TempDir())
+	f, server := newPatientFakes(t), keeperServer(t, t.TempDir())
 	a := f.mustStart(keeperConn(t, server), "a")
 	b := f.mustStart(keeperConn(t, server), "b")
 	c := f.mustStart(keeperConn(t, server), "c")
@@ -266,7 +276,7 @@ func TestARestartedInstanceHasItsOwnBackAtOnce(t *testing.T) {
 // An instance that was killed and is back finds more of its own than its share,
 // since another came meanwhile: what it does not open it frees.
 func TestARestartedInstanceFreesWhatIsTooMuch(t *testing.T) {
-	f, server := newFakes(t), keeperServer(t, t.TempDir())
+	f, server := newPatientFakes(t), keeperServer(t, t.TempDir())
 	nc := keeperConn(t, server)
 	killed := newFakes(t).keeper(nc, "a")
 	if err := killed.Start(keeperGuard(t)); err != nil {
@@ -396,7 +406,7 @@ func TestStartAndStopAgainAndAgain(t *testing.T) {
 // What the division leaves over goes to as many instances as it is, one each:
 // with four ledgers for three, nobody has none.
 func TestSharesAreEven(t *testing.T) {
-	f, server := newFakes(t), keeperServer(t, t.TempDir())
+	f, server := newPatientFakes(t), keeperServer(t, t.TempDir())
 	var keepers []*ledger.Keeper
 	for _, name := range []string{"c", "a", "e", "b", "d"} {
 		keepers = append(keepers, f.mustStart(keeperConn(t, server), name))

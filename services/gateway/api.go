@@ -32,6 +32,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).workers,
 	(*Service).observers,
 	(*Service).executions,
+	(*Service).functions,
 	(*Service).deadLetters,
 	(*Service).waiting,
 	(*Service).webhookOperations,

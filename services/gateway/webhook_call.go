@@ -134,7 +134,7 @@ func (h *webhooks) request(ctx context.Context, d *webhookDoc, m *client.Deliver
 			r.Header.Set(name, value)
 		}
 	}
-	r.Header.Set("Content-Type", cmp.Or(r.Header.Get("Content-Type"), "application/octet-stream"))
+	r.Header.Set("Content-Type", cmp.Or(r.Header.Get("Content-Type"), octets))
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
 	for name, value := range map[string]string{
 		"User-Agent":              "Waybill",

@@ -223,7 +223,7 @@ func (a *audits) compare(l *lane, w *worker, asked int64, known map[token]bool) 
 	for _, d := range l.inHand(w) {
 		if d.started < asked-int64(auditMargin) && !known[l.tokenOf(d.e)] {
 			l.about(d.e).Warn("a delivery was lost on its way and is sent again", "worker", w.id)
-			d.endSpan(endBounced, "it was lost on its way")
+			d.forgetSpan()
 			l.putBack(d)
 		}
 	}

@@ -147,7 +147,7 @@ func (d *directory) wakeLanes() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for at := range d.lanes {
-		at.send(call(func(*lane) {}))
+		at.send(call((*lane).toldAll))
 	}
 }
 
@@ -264,6 +264,9 @@ func (d *directory) attach(at *slot) {
 	d.lanes[at] = true
 	for _, r := range d.workers {
 		d.tell(at, r, nil)
+	}
+	if d.known.Load() {
+		at.send(call((*lane).toldAll))
 	}
 }
 

@@ -325,7 +325,7 @@ func (l *lane) deliverAlone(d *delivery, m *broker.Message) {
 		l.s.log.Warn("a delivery could not be sent and is tried again until it can", "queue", d.q.name, "subscription", c.ID, "error", err)
 	}
 	l.stalledUntil = l.now + int64(stall)
-	d.endSpan(endBounced, err.Error())
+	d.forgetSpan()
 	l.putBack(d)
 }
 

@@ -53,6 +53,17 @@ func (q *queue) refilter() {
 	}
 }
 
+// toldAll says that the lane knows everyone there is: from now on what none of a
+// queue's consumers wants can be left out. Before, another might.
+func (l *lane) toldAll() {
+	l.everyone = true
+	for _, q := range l.queues {
+		if len(q.filters) > 0 {
+			l.wake(q)
+		}
+	}
+}
+
 // wants says whether one of the consumers wants what is published.
 func (q *queue) wants(d *filter.Document) bool {
 	return len(q.filters) == 0 || slices.ContainsFunc(q.filters, func(f *filter.Filter) bool { return f.Match(d) })
@@ -73,7 +84,7 @@ func (l *lane) address(t *topic, p *publication) []broker.Copy {
 	d := l.document.Input(p.message.Body)
 	l.copies = l.copies[:0]
 	for i, q := range t.queues {
-		if p.due == 0 && !q.wants(d) {
+		if p.due == 0 && l.everyone && !q.wants(d) {
 			if p.leftOut == nil {
 				p.to = slices.Clone(t.queues[:i])
 			}

@@ -99,7 +99,7 @@ func (f *frames) send(l *lane, x *openFrame) {
 		l.s.log.Warn("deliveries could not be sent and are tried again", "lane", l.slot.name, "error", err)
 		l.stalledUntil = l.now + int64(stall)
 		for _, d := range x.deliveries {
-			d.endSpan(endBounced, err.Error())
+			d.forgetSpan()
 			l.putBack(d)
 		}
 	}
@@ -127,7 +127,7 @@ func (f *frames) bounced(l *lane, t token) {
 		}
 	}
 	for _, d := range all {
-		d.endSpan(endBounced, nobodyThere)
+		d.forgetSpan()
 		l.rest(d.c)
 		l.putBack(d)
 	}

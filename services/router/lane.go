@@ -38,6 +38,7 @@ type lane struct {
 	// handedBack counts how often deliveries came back cancelled.
 	handedBack map[ledger.Key]uint16
 	topics     map[string]*topic
+	everyone   bool            // that the registry knows was told, see toldAll
 	document   filter.Document // what filters are asked about now
 	copies     []broker.Copy   // scratch of address
 	bindings   bindings

@@ -223,7 +223,7 @@ func (l *lane) bounced(t token) {
 		return
 	}
 	l.rest(d.c)
-	d.endSpan(endBounced, nobodyThere)
+	d.forgetSpan()
 	l.putBack(d)
 }
 

@@ -65,7 +65,7 @@ func (l *lane) deliverTo(q *queue, e *broker.Entry, m *broker.Message, t takers)
 		return t.has(c) && (len(q.filters) <= maxSidelined || c.filter.Match(l.document.Input(m.Body)))
 	}
 	c := q.pickOf(l.now, wants)
-	if c == nil && t != 0 && len(q.filters) > maxSidelined {
+	if t == 0 && !l.everyone || c == nil && t != 0 && len(q.filters) > maxSidelined {
 		return false
 	}
 	l.takeNext(q, e)

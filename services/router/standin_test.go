@@ -393,14 +393,22 @@ func (p *program) acknowledgeAll() { p.answerAll(func(*nats.Msg) {}) }
 
 // answerAll acknowledges each delivery after run.
 func (p *program) answerAll(run func(m *nats.Msg)) {
+	p.handleAll(func(m *nats.Msg) protocol.Outcome {
+		run(m)
+		return protocol.Acknowledged
+	})
+}
+
+// handleAll answers each delivery with what run says.
+func (p *program) handleAll(run func(m *nats.Msg) protocol.Outcome) {
 	var working sync.WaitGroup
 	stop := make(chan struct{})
 	working.Go(func() {
 		for {
 			select {
 			case m := <-p.got:
-				run(m)
-				p.f.check(p.nc.Publish(m.Reply, nil))
+				o := run(m)
+				p.f.check(p.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{protocol.HeaderOutcome: {string(o)}}}))
 			case <-stop:
 				return
 			}

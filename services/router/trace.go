@@ -70,13 +70,10 @@ func (l *lane) trace(d *delivery, m *broker.Message) string {
 	return d.span.SpanContext().SpanID().String()
 }
 
-const nobodyThere = "nobody was there to take it"
-
 // Ends of a delivery that are no worker's answer.
 const (
-	endBounced = protocol.Outcome("undeliverable") // nobody was there, or it could not be sent
-	endMoved   = protocol.Outcome("moved")         // the lane has another owner, who takes the answer
-	endDropped = protocol.Outcome("dropped")       // its execution was purged, or the broker has it back
+	endMoved   = protocol.Outcome("moved")   // the lane has another owner, who takes the answer
+	endDropped = protocol.Outcome("dropped") // its execution was purged, or the broker has it back
 )
 
 // endSpan ends the delivery's span, if it has one that has not ended.
@@ -85,6 +82,10 @@ func (d *delivery) endSpan(what protocol.Outcome, text string) {
 		tracing.EndDelivery(d.span, what, text)
 	}
 }
+
+// forgetSpan leaves a delivery out of the picture that has reached nobody: what
+// is not ended is not exported.
+func (d *delivery) forgetSpan() { d.span = nil }
 
 // spanned is meta with what comes next referring to this delivery's span.
 func (d *delivery) spanned(meta *broker.Meta) {

@@ -22,10 +22,13 @@ const (
 type flow struct {
 	broker broker
 	queues int
-	size   int    // bytes of a payload, at least 16
-	filter string // of the observer they are for; empty: they are jobs
-	sent   int
-	epoch  time.Time // what the time in a payload is since
+	size   int // bytes of a payload, at least 16
+	// observers of a topic, each of which handles every message; 0: each message
+	// goes to one of the queues.
+	observers int
+	filter    string // of the observers; empty: none
+	sent      int
+	epoch     time.Time // what the time in a payload is since
 
 	calls   []atomic.Uint32 // of each message's handler
 	handled atomic.Int64    // calls that have ended
@@ -44,7 +47,7 @@ type call struct {
 
 // work has the messages handled; end says how a call ends.
 func (f *flow) work(ctx context.Context, backoff func(queue int) time.Duration, end func(c call) verdict) error {
-	return f.broker.work(ctx, work{queues: f.queues, filter: f.filter, backoff: backoff, handle: func(payload []byte) verdict {
+	return f.broker.work(ctx, work{queues: f.queues, observers: f.observers, filter: f.filter, backoff: backoff, handle: func(payload []byte) verdict {
 		now := time.Since(f.epoch)
 		if f.filter != "" {
 			payload = fromJSON(payload)

@@ -154,3 +154,17 @@ func TestChoose(t *testing.T) {
 		t.Error("an unknown name was taken")
 	}
 }
+
+func TestAPageTakesTheReport(t *testing.T) {
+	page := "# Page\n\n" + resultsBegin + "old\n" + resultsEnd + "\nafter\n"
+	for _, report := range []string{"new\n", "newer\n"} {
+		got, err := replaceResults(page, report)
+		if want := "# Page\n\n" + resultsBegin + "\n" + report + "\n" + resultsEnd + "\nafter\n"; err != nil || got != want {
+			t.Fatalf("%q, %v, want %q", got, err, want)
+		}
+		page = got
+	}
+	if _, err := replaceResults("# Page\n"+resultsEnd, ""); err == nil {
+		t.Error("a page without a place for it was taken")
+	}
+}

@@ -59,7 +59,7 @@ func (b *meshBroker) fail(err error) {
 }
 
 func (b *meshBroker) work(ctx context.Context, w work) error {
-	if w.filter != "" {
+	if w.observers > 0 {
 		return b.observe(ctx, w)
 	}
 	for queue := range w.queues {
@@ -99,7 +99,7 @@ func handler(w work) client.Handler {
 	}
 }
 
-// observe has the messages of a topic handled by one observer.
+// observe has the messages of a topic handled by observers of one client.
 func (b *meshBroker) observe(ctx context.Context, w work) error {
 	b.destinations = []client.Destination{client.Topic(meshExecution)}
 	c, err := client.Connect(ctx, b.url, client.Name("bench/observer"))
@@ -107,8 +107,16 @@ func (b *meshBroker) observe(ctx context.Context, w work) error {
 		return err
 	}
 	b.workers = append(b.workers, c)
-	_, err = c.Observe(ctx, meshExecution, handler(w), client.Filter(w.filter), client.Concurrency(inHand))
-	return err
+	for i := range w.observers {
+		opts := []client.WorkOption{client.ID(fmt.Sprint("observer-", i)), client.Concurrency(inHand / w.observers)}
+		if w.filter != "" {
+			opts = append(opts, client.Filter(w.filter))
+		}
+		if _, err := c.Observe(ctx, meshExecution, handler(w), opts...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // workOn registers a client's queues, all at once.

@@ -23,12 +23,16 @@ const (
 	rawDead      = "dead."
 	rawWorkers   = "workers"
 	rawOperators = "operators"
+	rawTopics    = "TOPICS"
+	rawTopic     = "topic."
+	rawObserver  = "observer"
 )
 
 // rawBroker is JetStream used as its documentation says: asynchronous publish,
 // a pull consumer, explicit acknowledgements, delayed naks.
 type rawBroker struct {
-	each             bool // a consumer for each queue
+	prefix           string // of subjects that are published to
+	each             bool   // a consumer for each queue
 	producer, worker *nats.Conn
 	publisher, js    jetstream.JetStream
 	stream           jetstream.Stream
@@ -52,7 +56,7 @@ func connectRawEach(ctx context.Context, url string) (broker, error) {
 }
 
 func connectRawBroker(ctx context.Context, url string, each bool) (broker, error) {
-	b := &rawBroker{each: each, moving: make(chan move, window)}
+	b := &rawBroker{prefix: rawQueues, each: each, moving: make(chan move, window)}
 	b.ending.Go(b.mover)
 	if err := b.start(ctx, url); err != nil {
 		return nil, errors.Join(err, b.close(ctx))
@@ -105,6 +109,9 @@ func (b *rawBroker) fail(err error) {
 // work handles messages in the consumer's own goroutine, which is fastest for
 // handlers that do nothing.
 func (b *rawBroker) work(ctx context.Context, w work) error {
+	if w.observers > 0 {
+		return b.observe(ctx, w)
+	}
 	if b.each {
 		return b.workOnEach(ctx, w)
 	}
@@ -127,6 +134,29 @@ func (b *rawBroker) workOnEach(ctx context.Context, w work) error {
 			return err
 		}
 		if err := b.consume(c, atOnce, func(msg jetstream.Msg) { b.fail(b.handle(w, msg)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observe is a stream that keeps a message until each of its consumers has
+// acknowledged it, and a consumer for each observer.
+func (b *rawBroker) observe(ctx context.Context, w work) (err error) {
+	b.prefix = rawTopic
+	b.stream, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: rawTopics, Subjects: []string{rawTopic + "*"}, Retention: jetstream.InterestPolicy,
+	})
+	if err != nil {
+		return err
+	}
+	b.jobs, b.letters = nil, nil
+	for i := range w.observers {
+		c, err := b.stream.CreateConsumer(ctx, b.consumer(rawObserver+strconv.Itoa(i), rawTopic+"*", inHand/w.observers))
+		if err != nil {
+			return err
+		}
+		if err := b.consume(c, pull, func(msg jetstream.Msg) { b.fail(b.handle(w, msg)) }); err != nil {
 			return err
 		}
 	}
@@ -191,7 +221,7 @@ func (b *rawBroker) mover() {
 }
 
 func (b *rawBroker) publish(_ context.Context, queue int, payload []byte) error {
-	_, err := b.publisher.PublishAsync(rawQueues+strconv.Itoa(queue), payload, jetstream.WithStallWait(stall))
+	_, err := b.publisher.PublishAsync(b.prefix+strconv.Itoa(queue), payload, jetstream.WithStallWait(stall))
 	return err
 }
 
@@ -208,7 +238,7 @@ func (b *rawBroker) flush(ctx context.Context) error {
 }
 
 func (b *rawBroker) left(ctx context.Context) (unsettled, dead int64, err error) {
-	if b.each { // what is acknowledged is gone from the stream, and there are no letters
+	if b.jobs == nil { // what is acknowledged is gone from the stream, and there are no letters
 		info, err := b.stream.Info(ctx)
 		if err != nil {
 			return 0, 0, err

@@ -51,7 +51,7 @@ func (r *report) find(scenario, row, system string) *result {
 // String is the report in Markdown.
 func (r *report) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s\n\n", r.Machine.String())
+	fmt.Fprintf(&s, "> %s\n\n", strings.ReplaceAll(r.Machine.String(), "\n", "\n> "))
 	r.figures().writeTo(&s)
 	fmt.Fprintf(&s, "\nRounds: %d; median (least–most), and a ratio is the median of the rounds' own.\n\n", r.Settings.Rounds)
 	r.costs().writeTo(&s)

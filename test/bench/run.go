@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +22,7 @@ type runCommand struct {
 	Data    string        `default:"${tmp}"                                                       help:"Directory whose disk is measured." type:"existingdir"`
 	Profile string        `help:"Directory for CPU and allocation profiles of clients and servers." placeholder:"DIR"`
 	JSON    bool          `help:"Print every value as JSON instead of the tables."`
+	Into    string        `help:"Markdown file to write the tables into as well, in place of what stands between the lines <!-- results --> and <!-- /results -->." placeholder:"FILE" type:"existingfile"`
 }
 
 // Run measures and reports.
@@ -55,7 +57,39 @@ func (c *runCommand) Run(ctx context.Context) error {
 	if err := c.measureAll(ctx, r); err != nil {
 		return err
 	}
-	return c.print(os.Stdout, r)
+	return errors.Join(c.print(os.Stdout, r), c.into(r))
+}
+
+// into writes the report into the file that was asked for.
+func (c *runCommand) into(r *report) error {
+	if c.Into == "" {
+		return nil
+	}
+	old, err := os.ReadFile(c.Into)
+	if err != nil {
+		return err
+	}
+	page, err := replaceResults(string(old), r.String())
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Into, err)
+	}
+	return os.WriteFile(c.Into, []byte(page), 0o644) //nolint:gosec // it is a page of the documentation
+}
+
+// The lines between which a page has a report.
+const (
+	resultsBegin = "<!-- results -->\n"
+	resultsEnd   = "<!-- /results -->\n"
+)
+
+// replaceResults is the page with another report.
+func replaceResults(page, report string) (string, error) {
+	before, rest, begins := strings.Cut(page, resultsBegin)
+	_, after, ends := strings.Cut(rest, resultsEnd)
+	if !begins || !ends {
+		return "", fmt.Errorf("the lines %q and %q are not there", strings.TrimSpace(resultsBegin), strings.TrimSpace(resultsEnd))
+	}
+	return before + resultsBegin + "\n" + report + "\n" + resultsEnd + after, nil
 }
 
 // measureAll goes round: every scenario on every system, then again.

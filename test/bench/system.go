@@ -36,7 +36,8 @@ var systems = []system{
 
 // broker is a system as its users see it. Queues have numbers.
 type broker interface {
-	// work has the messages of all queues handled until close.
+	// work has the messages of all queues, or those of one topic by each of its
+	// observers, handled until close.
 	work(ctx context.Context, w work) error
 	// publish sends without waiting for the answer, within a window of
 	// unanswered ones.
@@ -57,7 +58,10 @@ type work struct {
 	queues  int
 	backoff func(queue int) time.Duration // before a failed message comes again
 	handle  func(payload []byte) verdict
-	filter  string // not empty: the one queue is that of an observer with this filter
+	// observers of a topic, which is then what is published to; 0: there are
+	// queues.
+	observers int
+	filter    string // of the observers; empty: none
 }
 
 // verdict is how a handler ends.

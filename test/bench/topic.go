@@ -9,14 +9,19 @@ import (
 // benchFilter is one that all messages of a flow match.
 const benchFilter = `{"input.kind":{"$in":["test","bench"]},"input.data":{"$exists":true}}`
 
-// observed measures messages a second of a topic with one observer, that has a
-// filter.
-func observed(filter string) func(ctx context.Context, m *measurement) ([]float64, error) {
+// topic measures messages a second that are published to a topic and handled by
+// each of its observers. Those with a filter need payloads that it can look into.
+func topic(observers int, filter string) func(ctx context.Context, m *measurement) ([]float64, error) {
 	return func(ctx context.Context, m *measurement) ([]float64, error) {
-		const head = len(`{"kind":"bench","data":""}`)
-		f := newFlow(m.broker, 1, base64.RawStdEncoding.DecodedLen(128-head))
-		f.filter = filter
-		return throughput(ctx, m, f, 1)
+		size := 128
+		if filter != "" {
+			const head = len(`{"kind":"bench","data":""}`)
+			size = base64.RawStdEncoding.DecodedLen(size - head)
+		}
+		f := newFlow(m.broker, 1, size)
+		f.observers, f.filter = observers, filter
+		rate, err := throughput(ctx, m, f, observers, 1)
+		return []float64{rate, rate * float64(observers)}, err
 	}
 }
 

@@ -31,23 +31,35 @@ func newCrowd(t *testing.T, topic string) *crowd {
 // member observes as one of a queue's, under an id or in a group.
 func (c *crowd) member(cl *client.Client, queue, name string, opts ...client.WorkOption) *client.Worker {
 	c.t.Helper()
+	w, err := cl.Observe(c.t.Context(), c.topic, c.noting(queue, name), append(opts, client.Name(name), client.Concurrency(4))...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return w
+}
+
+// listener listens, with a queue of its own.
+func (c *crowd) listener(cl *client.Client, name string) {
+	c.t.Helper()
+	if _, err := cl.Listen(c.t.Context(), c.topic, c.noting(name, name), client.Name(name), client.Concurrency(4)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// noting is the handler of a queue's member.
+func (c *crowd) noting(queue, name string) client.Handler {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.handled[queue] == nil {
 		c.handled[queue] = map[string]int{}
 	}
-	c.mu.Unlock()
-	opts = append(opts, client.Name(name), client.Concurrency(4))
-	w, err := cl.Observe(c.t.Context(), c.topic, func(_ context.Context, d *client.Delivery) error {
+	return func(_ context.Context, d *client.Delivery) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.handled[queue][d.ID]++
 		c.members[name]++
 		return nil
-	}, opts...)
-	if err != nil {
-		c.t.Fatal(err)
 	}
-	return w
 }
 
 // total is how many deliveries have been handled.
@@ -211,6 +223,49 @@ func TestKilledMeshFansOutOnce(t *testing.T) {
 	m.AwaitRest("", harness.Guard)
 	c.check(answered)
 	t.Logf("%d messages answered, %d deliveries", len(answered), c.total())
+}
+
+// kill -9 of the mesh, and of listeners with it: those that live on are bound as
+// before, and miss and repeat nothing that was answered; of the killed ones
+// neither binding nor queue is left.
+func TestKilledMeshKeepsListenersBindings(t *testing.T) {
+	const listeners, victims, kills = 10, 3, 3
+	m := harness.Start(t)
+	c := newCrowd(t, "news")
+	cl := m.Connect()
+	for i := range listeners {
+		c.listener(cl, fmt.Sprint("l", i))
+	}
+	stop, _ := publishing(t, m, c.topic, 8)
+	for range kills {
+		var dying [victims]*harness.Worker
+		for i := range dying {
+			dying[i] = harness.StartWorker(t, harness.WorkerSpec{URL: m.URL, Topic: c.topic, Listen: true})
+			dying[i].Delivery() // it is bound
+		}
+		target := c.total() + 1 + rand.IntN(1000)
+		harness.Await(t, "more deliveries", func() bool { return c.total() >= target })
+		m.Kill()
+		for _, w := range dying {
+			w.Kill()
+		}
+		m.Restart()
+	}
+	target := c.total() + 1000
+	harness.Await(t, "deliveries after the last restart", func() bool { return c.total() >= target })
+	answered := stop()
+	harness.AwaitWithin(t, 2*time.Minute, "every copy to be handled", func() bool { return c.total() >= len(answered)*listeners })
+	harness.Await(t, "the killed ones to be unbound", func() bool {
+		r, err := cl.Publish(t.Context(), client.Topic(c.topic), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered[r.MessageID] = true
+		return r.Listeners == listeners
+	})
+	harness.Await(t, "their queues to be forgotten", func() bool { return len(m.Queues("")) == listeners })
+	m.AwaitRest("", harness.Guard)
+	c.check(answered)
 }
 
 // A killed member's messages go to the others of its group, with nothing spent.

@@ -29,6 +29,7 @@ type WorkerSpec struct {
 	Topic       string        `json:"topic,omitempty"` // instead of a route: it observes
 	ID          string        `json:"id,omitempty"`    // as an observer of its own, or
 	Group       string        `json:"group,omitempty"` // as one of a group
+	Listen      bool          `json:"listen"`          // or it listens
 	Name        string        `json:"name,omitempty"`  // of the program; default the client's
 	Concurrency int           `json:"concurrency"`     // default 1
 	MaxRetries  int           `json:"max_retries"`     // default the mesh's
@@ -171,6 +172,8 @@ func (s WorkerSpec) subscribe(ctx context.Context, c *client.Client, h client.Ha
 	switch {
 	case s.Topic == "":
 		_, err = c.Work(ctx, s.Execution, s.Route, h, opts...)
+	case s.Listen:
+		_, err = c.Listen(ctx, s.Topic, h, opts...)
 	case s.Group != "":
 		_, err = c.Observe(ctx, s.Topic, h, append(opts, client.Group(s.Group))...)
 	default:

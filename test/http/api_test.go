@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -296,6 +297,29 @@ func TestWhoWorksAndWhatIsCounted(t *testing.T) {
 	if len(stats.Services) != 5 || !ready.Ready || len(ready.Services) != 5 {
 		t.Errorf("stats %+v, ready %+v", stats, ready)
 	}
+}
+
+func TestAFunctionIsCalled(t *testing.T) {
+	t.Parallel()
+	m := harness.Start(t)
+	_, err := m.Connect().Handle(t.Context(), "default", "shout", func(_ context.Context, input []byte) ([]byte, error) {
+		if len(input) == 0 {
+			return nil, errors.New("nothing to shout")
+		}
+		return append([]byte("\x00"), strings.ToUpper(string(input))...), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := call(t, m.HTTP, "POST", api+"/functions/default/shout", "hey"); a.status != http.StatusOK || string(a.body) != "\x00HEY" {
+		t.Errorf("called: %d %q", a.status, a.body)
+	}
+	page := read[protocol.FunctionsPage](t, call(t, m.HTTP, "GET", api+"/functions?namespace=default", ""), http.StatusOK)
+	if !slices.ContainsFunc(page.Functions, func(f protocol.FunctionInfo) bool { return f.ID == "shout" }) {
+		t.Errorf("listed: %+v", page)
+	}
+	problem(t, call(t, m.HTTP, "POST", api+"/functions/default/shout", ""), http.StatusBadGateway, protocol.CodeFunctionFailed)
+	problem(t, call(t, m.HTTP, "POST", api+"/functions/default/nobody", ""), http.StatusNotFound, protocol.CodeFunctionNotFound)
 }
 
 func TestWhatIsRefusedIsAProblemWithACode(t *testing.T) {

@@ -1,7 +1,9 @@
 package http_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,14 +31,13 @@ func fuzzed(t *testing.T, m *harness.Mesh, names map[string]string, args ...stri
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	text := "hooks = " + strconv.Quote(filepath.Join(testdata, "hooks.py")) + "\n"
-	if len(names) > 0 {
-		text += "[parameters]\n"
-		for name, value := range names {
-			text += strconv.Quote("path."+name) + " = " + strconv.Quote(value) + "\n"
-		}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "hooks = %q\n[parameters]\n", filepath.Join(testdata, "hooks.py"))
+	for name, value := range names {
+		fmt.Fprintf(&text, "%q = %q\n", "path."+name, value)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "schemathesis.toml"), []byte(text+string(config)), 0o600); err != nil {
+	text.Write(config)
+	if err := os.WriteFile(filepath.Join(dir, "schemathesis.toml"), text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	status := map[protocol.Code]int{}

@@ -96,13 +96,18 @@ func (a *app) client(opts ...client.Option) (*client.Client, error) {
 
 // ask is one request to a service.
 func ask[R any](a *app, subject string, q any) (R, error) {
+	return askWithin[R](a, askTimeout, subject, q)
+}
+
+// askWithin is ask with another time for the answer.
+func askWithin[R any](a *app, within time.Duration, subject string, q any) (R, error) {
 	var none R
 	nc, err := a.connect()
 	if err != nil {
 		return none, err
 	}
 	defer nc.Close()
-	ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(a.ctx, within)
 	defer cancel()
 	answer, err := mesh.Request[R](ctx, nc, subject, q)
 	return answer, unreachable(err)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -26,9 +27,13 @@ type dlqLsCmd struct {
 	Queue  string `arg:"" optional:"" help:"EXECUTION/ROUTE; TOPIC for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
 	Limit  int    `default:"50" help:"At most this many; 0 for all."`
 	Offset int    `help:"After this many."`
+
+	watching
 }
 
-func (c *dlqLsCmd) Run(a *app) error {
+func (c *dlqLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+
+func (c *dlqLsCmd) list(a *app) error {
 	q := protocol.DeadListRequest{Offset: c.Offset}
 	if err := checkLimit(c.Limit); err != nil {
 		return err
@@ -183,7 +188,11 @@ func (t *target) act(a *app, subject, done string) error {
 		return err
 	}
 	q.By = whoAsks()
-	reply, err := ask[protocol.DeadActReply](a, subject, q)
+	var reply protocol.DeadActReply
+	err = a.during(done, t.dead(a, &q), func() (err error) {
+		reply, err = askWithin[protocol.DeadActReply](a, longTimeout, subject, q)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -196,6 +205,17 @@ func (t *target) act(a *app, subject, done string) error {
 			a.hintf("%s; see what there is: %s", t.none("there are no dead letters"), command(a.flags.NATS, "dlq ls"))
 		}
 	})
+}
+
+// dead counts the dead letters that are acted on.
+func (t *target) dead(a *app, q *protocol.DeadActRequest) func(context.Context) (int64, error) {
+	if q.MessageID != "" {
+		return nil
+	}
+	return func(context.Context) (int64, error) {
+		page, err := ask[protocol.DeadPage](a, protocol.SubjectDeadList, protocol.DeadListRequest{Queue: q.Queue, Topic: q.Topic, Limit: 1})
+		return page.Total, err
+	}
 }
 
 type dlqRedriveCmd struct{ target }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -12,9 +14,11 @@ type executionCmd struct {
 	Reopen executionReopenCmd `cmd:"" help:"Let a closed execution take messages again."`
 }
 
-type executionLsCmd struct{}
+type executionLsCmd struct{ watching }
 
-func (c *executionLsCmd) Run(a *app) error {
+func (c *executionLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+
+func (c *executionLsCmd) list(a *app) error {
 	all, err := operated(a, operate.AllExecutions)
 	if err != nil {
 		return err
@@ -50,7 +54,15 @@ type executionPurgeCmd struct {
 func (c *executionPurgeCmd) Run(a *app) error { return closeExecution(a, c.Execution, true) }
 
 func closeExecution(a *app, id string, purge bool) error {
-	closed, err := ask[protocol.Execution](a, protocol.SubjectExecutionClose, protocol.ExecutionCloseRequest{Execution: id, Purge: purge})
+	var left func(context.Context) (int64, error)
+	if purge {
+		left = func(context.Context) (int64, error) { return messagesOf(a, id) }
+	}
+	var closed protocol.Execution
+	err := a.during("dropped", left, func() (err error) {
+		closed, err = ask[protocol.Execution](a, protocol.SubjectExecutionClose, protocol.ExecutionCloseRequest{Execution: id, Purge: purge})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -65,6 +77,16 @@ func closeExecution(a *app, id string, purge bool) error {
 			a.hintf("see them: %s; drop them: %s", command(a.flags.NATS, "queue ls --execution "+id), command(a.flags.NATS, "execution purge "+id))
 		}
 	})
+}
+
+// messagesOf is the number of messages an execution has.
+func messagesOf(a *app, id string) (n int64, err error) {
+	all, err := queues(a, id)
+	for i := range all {
+		q := &all[i]
+		n += q.Ready + q.InFlight + q.Waiting + q.Dead + q.Moving
+	}
+	return n, err
 }
 
 type executionReopenCmd struct {

@@ -16,9 +16,13 @@ type observerCmd struct {
 type observerLsCmd struct {
 	Topic   string `arg:"" optional:"" help:"Only this topic's."`
 	Orphans bool   `help:"Only those that nobody observes as."`
+
+	watching
 }
 
-func (c *observerLsCmd) Run(a *app) error {
+func (c *observerLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+
+func (c *observerLsCmd) list(a *app) error {
 	observers, err := observers(a, protocol.ObserversRequest{Topic: c.Topic, Orphans: c.Orphans})
 	if err != nil {
 		return err

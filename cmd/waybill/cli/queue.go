@@ -20,9 +20,13 @@ type queueCmd struct {
 
 type queueLsCmd struct {
 	Execution string `help:"Only this execution's." placeholder:"ID"`
+
+	watching
 }
 
-func (c *queueLsCmd) Run(a *app) error {
+func (c *queueLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+
+func (c *queueLsCmd) list(a *app) error {
 	if err := checkOnly(c.Execution); err != nil {
 		return err
 	}
@@ -80,9 +84,13 @@ type subscriptionCmd struct {
 
 type subscriptionLsCmd struct {
 	Execution string `help:"Only this execution's." placeholder:"ID"`
+
+	watching
 }
 
-func (c *subscriptionLsCmd) Run(a *app) error {
+func (c *subscriptionLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+
+func (c *subscriptionLsCmd) list(a *app) error {
 	if err := checkOnly(c.Execution); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -20,9 +21,13 @@ type retryLsCmd struct {
 	Queue     string `arg:"" optional:"" help:"EXECUTION/ROUTE; TOPIC for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
 	Execution string `help:"Only this execution's." placeholder:"ID"`
 	Limit     int    `default:"50" help:"At most this many; 0 for all."`
+
+	watching
 }
 
-func (c *retryLsCmd) Run(a *app) error {
+func (c *retryLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+
+func (c *retryLsCmd) list(a *app) error {
 	q := protocol.WaitingListRequest{Execution: c.Execution}
 	if err := errors.Join(checkOnly(c.Execution), checkLimit(c.Limit)); err != nil {
 		return err
@@ -131,7 +136,11 @@ func (t *waitingTarget) act(a *app, subject, done string) error {
 		return err
 	}
 	q.By = whoAsks()
-	reply, err := ask[protocol.WaitingActReply](a, subject, q)
+	var reply protocol.WaitingActReply
+	err = a.during(done, t.waiting(a, &q), func() (err error) {
+		reply, err = askWithin[protocol.WaitingActReply](a, longTimeout, subject, q)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -141,6 +150,17 @@ func (t *waitingTarget) act(a *app, subject, done string) error {
 			a.hintf("%s; see what waits: %s", t.none("nothing waits"), command(a.flags.NATS, "retry ls"))
 		}
 	})
+}
+
+// waiting counts the messages that are acted on.
+func (t *waitingTarget) waiting(a *app, q *protocol.WaitingActRequest) func(context.Context) (int64, error) {
+	if q.MessageID != "" {
+		return nil
+	}
+	return func(context.Context) (int64, error) {
+		page, err := ask[protocol.WaitingPage](a, protocol.SubjectWaitingList, protocol.WaitingListRequest{Queue: q.Queue, Topic: q.Topic, Execution: q.Execution, Limit: 1})
+		return page.Total, err
+	}
 }
 
 func (t *waitingTarget) request() (protocol.WaitingActRequest, error) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"github.com/willabides/kongplete"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -62,6 +63,8 @@ type commands struct {
 	Why          whyCmd          `cmd:"" help:"One message's life, in order: attempts, waits, dead letter, redrives, and where it is."`
 	Reconcile    reconcileCmd    `cmd:"" help:"Compare what the mesh has counted with what it holds; exit 1 if they differ, 4 if not all could be looked at."`
 	Diagnose     diagnoseCmd     `cmd:"" help:"Send a message of its own through every route and topic that is subscribed to, and back; exit 1 if one does not get through."`
+	Bench        benchCmd        `cmd:"" help:"A quick look at how fast this mesh is here: messages of its own, published and handled, for a few seconds."`
+	Completion   completionCmd   `cmd:"" help:"Print what makes a shell complete waybill's commands and flags."`
 	Version      versionCmd      `cmd:"" help:"Print the version."`
 }
 
@@ -79,6 +82,8 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		return ExitFailure
 	}
 	defer catchExit(&code)
+	explain(parser)
+	kongplete.Complete(parser) // ends there if a shell asks
 	command, err := parser.Parse(spelled(args))
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "waybill: %v\n  next: waybill help, or waybill help COMMAND\n", err)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,31 +14,42 @@ import (
 )
 
 type statsCmd struct {
-	Watch  bool          `short:"w" help:"Show it again and again, with rates a second; ends at Ctrl-C."`
-	Every  time.Duration `default:"2s" help:"How often." placeholder:"TIME"`
-	Routes bool          `short:"r" help:"By route as well."`
+	watching
+
+	Routes bool `short:"r" help:"By route as well."`
 }
 
 func (c *statsCmd) Run(a *app) error {
-	nc, err := a.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	if c.Watch {
-		return c.watch(a, nc)
-	}
-	all, err := gatherStats(a, nc)
-	if err != nil {
-		return err
-	}
-	return a.show(all, func() {
-		report(a, all)
-		if c.Routes {
-			a.sayf("")
-			tabulateRoutes(a, all)
+	var before *sample
+	return c.watching.run(a, func(a *app) error {
+		nc, err := a.connect()
+		if err != nil {
+			return err
 		}
+		defer nc.Close()
+		all, err := gatherStats(a, nc)
+		if err != nil {
+			return err
+		}
+		if c.Watch {
+			before = sampleOf(all, before)
+			return a.show(before, func() { c.report(a, all, before) })
+		}
+		return a.show(all, func() { c.report(a, all, nil) })
 	})
+}
+
+// report is for people; with a sample it has its rates.
+func (c *statsCmd) report(a *app, all []protocol.Stats, s *sample) {
+	if s != nil {
+		s.report(a)
+	} else {
+		report(a, all)
+	}
+	if c.Routes {
+		a.sayf("")
+		tabulateRoutes(a, all)
+	}
 }
 
 func gatherStats(a *app, nc *nats.Conn) ([]protocol.Stats, error) {
@@ -56,41 +66,12 @@ func gatherStats(a *app, nc *nats.Conn) ([]protocol.Stats, error) {
 	return all, nil
 }
 
-// sample is what --watch writes with --json: one document a line.
+// sample is what --watch shows.
 type sample struct {
 	At       time.Time          `json:"at"`
 	Counters map[string]uint64  `json:"counters"` // over all services
 	Rates    map[string]float64 `json:"rates"`    // a second, since the one before
 	Gauges   map[string]float64 `json:"gauges"`
-}
-
-// watch shows samples until it is told to end.
-func (c *statsCmd) watch(a *app, nc *nats.Conn) error {
-	if c.Every < 100*time.Millisecond {
-		return protocol.Errorf(protocol.CodeInvalidArgs, "--every %v: at least 100ms", c.Every)
-	}
-	t := time.NewTicker(c.Every)
-	defer t.Stop()
-	var before *sample
-	for {
-		all, err := gatherStats(a, nc)
-		if a.ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		now := sampleOf(all, before)
-		if err := c.showSample(a, now); err != nil {
-			return err
-		}
-		before = now
-		select {
-		case <-t.C:
-		case <-a.ctx.Done():
-			return nil
-		}
-	}
 }
 
 // notOfMessages are counted in every ledger a message passes.
@@ -118,14 +99,8 @@ func sampleOf(all []protocol.Stats, before *sample) *sample {
 	return s
 }
 
-func (c *statsCmd) showSample(a *app, s *sample) error {
-	if a.flags.JSON {
-		return json.NewEncoder(a.stdout).Encode(s)
-	}
-	if isTerminal(a.stdout) {
-		_, _ = fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // from the top
-	}
-	a.sayf("%s", s.At.Local().Format(time.TimeOnly))
+// report is a table of the counters with their rates, and one of what there is.
+func (s *sample) report(a *app) {
 	g := newGrid("COUNTER", "TOTAL", "A SECOND")
 	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
 		g.row(name, s.Counters[name], fmt.Sprintf("%.1f", s.Rates[name]))
@@ -137,7 +112,6 @@ func (c *statsCmd) showSample(a *app, s *sample) error {
 		now.row(name, s.Gauges[name])
 	}
 	now.write(a.stdout)
-	return nil
 }
 
 // tabulateRoutes is a table with a line for each route.

@@ -20,7 +20,7 @@ import (
 type upCmd struct {
 	Data                  string        `help:"Directory that holds everything; it belongs to one process. Default ./waybill-data." placeholder:"DIR" type:"path"`
 	Listen                string        `help:"Where NATS listens; port 0 takes a free one. Default 127.0.0.1:4222." placeholder:"HOST:PORT"`
-	HTTP                  string        `name:"http" help:"Where health, readiness and metrics are served; port 0 takes a free one. Default 127.0.0.1:8000." placeholder:"HOST:PORT"`
+	HTTP                  string        `name:"http" help:"Where HTTP is served: the API, its description at /docs/, health and metrics; port 0 takes a free one. Default 127.0.0.1:8000." placeholder:"HOST:PORT"`
 	Config                string        `help:"YAML file with these and more settings; flags win." placeholder:"FILE" type:"path"`
 	Sync                  string        `help:"When a publish is on disk: always (before it is answered), or the time between two fsyncs, such as 2m. Default always." placeholder:"always|DURATION"`
 	DrainTimeout          time.Duration `help:"How long a shutdown may take. Default 10s." placeholder:"DURATION"`

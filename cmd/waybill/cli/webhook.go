@@ -79,9 +79,11 @@ func webhookSource(w *protocol.Webhook) string {
 	return w.Topic + "::@" + cmp.Or(w.Group, "webhook:"+w.Name)
 }
 
-type webhookLsCmd struct{}
+type webhookLsCmd struct{ watching }
 
-func (c *webhookLsCmd) Run(a *app) error {
+func (c *webhookLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+
+func (c *webhookLsCmd) list(a *app) error {
 	all := protocol.WebhooksPage{Webhooks: []protocol.Webhook{}}
 	for q := (protocol.WebhooksRequest{}); ; {
 		page, err := ask[protocol.WebhooksPage](a, protocol.SubjectWebhooks, q)

@@ -151,6 +151,10 @@ func newName(at time.Time) string {
 	return fmt.Sprintf("%s%x-%s", scope.DiagnosisPrefix, at.Unix(), rand.Text()[:10])
 }
 
+// NewExecution is the id of an execution to try the mesh out in; Remove removes
+// it.
+func NewExecution() string { return newName(time.Now()) + "-0" }
+
 // begun is when the run began whose name a name begins with; false for a name of
 // something else.
 func begun(name string) (time.Time, bool) {

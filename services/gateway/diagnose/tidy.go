@@ -47,7 +47,7 @@ func (r *run) tidy(ctx context.Context) {
 	for range tidying {
 		removing.Go(func() {
 			for id := range ids {
-				if err := remove(ctx, r.o.NC, id); err != nil {
+				if err := Remove(ctx, r.o.NC, id); err != nil {
 					r.o.Logger.Warn("a diagnosis has left its execution; a later one removes it", "execution", id, "error", err)
 				}
 			}
@@ -61,9 +61,9 @@ func (r *run) tidy(ctx context.Context) {
 	removing.Wait()
 }
 
-// remove drops what is in the execution, and then its tombstone too: nobody
-// publishes late to an id that was used once.
-func remove(ctx context.Context, nc *nats.Conn, id string) error {
+// Remove drops what is in an execution that the mesh was tried out in, and then
+// its tombstone too: nobody publishes late to an id that was used once.
+func Remove(ctx context.Context, nc *nats.Conn, id string) error {
 	for {
 		closed, err := mesh.Request[protocol.Execution](ctx, nc, protocol.SubjectExecutionClose, protocol.ExecutionCloseRequest{Execution: id, Purge: true})
 		if err != nil {

@@ -1,4 +1,5 @@
-// Command waybill-gateway serves a mesh over HTTP: its health and its metrics.
+// Command waybill-gateway serves a mesh over HTTP: publishing, operating, health
+// and metrics; and calls webhooks.
 package main
 
 import (
@@ -21,7 +22,7 @@ type flags struct {
 
 func main() {
 	var f flags
-	kong.Parse(&f, kong.Name("waybill-gateway"), kong.Description("Serves a mesh over HTTP: its health and its metrics."), kong.Vars{"version": version})
+	kong.Parse(&f, kong.Name("waybill-gateway"), kong.Description("Serves a mesh over HTTP: publishing, operating, health and metrics; and calls webhooks."), kong.Vars{"version": version})
 	os.Exit(daemon.Run("gateway", version, &f.Flags, os.Stderr, f.service))
 }
 
