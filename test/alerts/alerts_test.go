@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/test/harness"
 )
@@ -77,6 +78,19 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 	for i, a := range alerts {
 		if string(links[i][2]) != strings.ToLower(string(a[1])) || !strings.Contains(string(guide), "### "+string(a[1])+"\n") {
 			t.Errorf("%s has no part of the guide", a[1])
+		}
+	}
+}
+
+// Every counter that a ledger has is explained in the guide.
+func TestTheGuideHasEveryCounter(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guides/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := ledger.Counter(0); c < ledger.NumCounters; c++ {
+		if !strings.Contains(string(guide), "`"+c.String()+"`") {
+			t.Errorf("the guide does not explain %s", c)
 		}
 	}
 }
