@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,6 +39,8 @@ type Client struct {
 	crew      crew            // runs all handlers
 	sender    *Publisher      // of Publish and PublishMany
 	tracer    *tracing.Tracer // nil: no spans are made
+	places    sync.Map        // by subject: *tracing.Place
+	placed    atomic.Int64    // how many there are
 
 	mu         sync.Mutex
 	publishers map[*Publisher]struct{}

@@ -51,10 +51,26 @@ func (c *Client) tracePublish(ctx context.Context, m *Message) (context.Context,
 	if c.tracer == nil || m.To.err != nil || m.Headers[protocol.HeaderTraceparent] != "" {
 		return ctx, nil
 	}
-	return c.tracer.Publish(ctx, m.To.place(), len(m.Data))
+	return c.tracer.Publish(ctx, c.placeOf(m.To), len(m.Data))
 }
 
-// place is the destination as spans name it.
+// maxPlaces bounds the destinations whose names for spans are remembered.
+const maxPlaces = 4096
+
+// placeOf is the destination as spans name it.
+func (c *Client) placeOf(d Destination) *tracing.Place {
+	if p, ok := c.places.Load(d.subject); ok {
+		return p.(*tracing.Place) //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	p := d.place()
+	if c.placed.Add(1) > maxPlaces {
+		c.places.Clear()
+		c.placed.Store(1)
+	}
+	c.places.Store(d.subject, p)
+	return p
+}
+
 func (d Destination) place() *tracing.Place {
 	if topic, ok := strings.CutPrefix(d.subject, protocol.SubjectPublishTopic); ok {
 		return tracing.PlaceOf(scope.TopicPrefix + topic)
@@ -87,7 +103,7 @@ func injectTrace(ctx context.Context, msg *nats.Msg) {
 		return
 	}
 	if msg.Header == nil {
-		msg.Header = make(nats.Header, 2)
+		msg.Header = make(nats.Header, 1)
 	}
 	tracing.Inject(ctx, tracing.Headers(msg.Header))
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-// w3c carries traceparent, tracestate and baggage, whatever propagators the
-// program has set for its own.
-var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
-
 // Headers carry a context with the case of their names as it is: the mesh's
 // are in lower case, as W3C has them.
 type Headers map[string][]string
@@ -49,9 +45,15 @@ func (h Headers) Keys() []string {
 // Inject adds the trace and baggage of ctx to headers, if it has a trace and
 // they do not.
 func Inject(ctx context.Context, h Headers) {
-	if trace.SpanContextFromContext(ctx).IsValid() && h.Get(protocol.HeaderTraceparent) == "" {
-		w3c.Inject(ctx, h)
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsValid() || h.Get(protocol.HeaderTraceparent) != "" {
+		return
 	}
+	h[protocol.HeaderTraceparent] = []string{traceparent(sc)}
+	if sc.TraceState().Len() > 0 {
+		h[protocol.HeaderTracestate] = []string{sc.TraceState().String()}
+	}
+	propagation.Baggage{}.Inject(ctx, h)
 }
 
 // Extract is ctx with the trace and baggage of headers, if they have a trace.
@@ -60,7 +62,10 @@ func Extract(ctx context.Context, h Headers) context.Context {
 	if h.Get(protocol.HeaderTraceparent) == "" {
 		return ctx
 	}
-	ctx = w3c.Extract(ctx, h)
+	ctx = propagation.TraceContext{}.Extract(ctx, h)
+	if h.Get(protocol.HeaderBaggage) != "" {
+		ctx = propagation.Baggage{}.Extract(ctx, h)
+	}
 	if at := h.Get(protocol.HeaderSpan); at != "" {
 		if id, err := trace.SpanIDFromHex(at); err == nil {
 			ctx = trace.ContextWithRemoteSpanContext(ctx, trace.SpanContextFromContext(ctx).WithSpanID(id))
@@ -129,12 +134,14 @@ func Parent(headers map[string][]string) trace.SpanContext {
 // traceparent is a span as headers have it.
 func traceparent(sc trace.SpanContext) string {
 	id, span := sc.TraceID(), sc.SpanID()
-	b := make([]byte, 0, sampledAt+1)
-	b = append(b, "00-"...)
-	b = hex.AppendEncode(b, id[:])
-	b = append(b, '-')
-	b = hex.AppendEncode(b, span[:])
-	return string(append(b, "-01"...))
+	var b [sampledAt + 1]byte
+	copy(b[:], "00-")
+	hex.Encode(b[3:], id[:])
+	b[35] = '-'
+	hex.Encode(b[36:], span[:])
+	copy(b[52:], "-0")
+	b[sampledAt] = '0' + byte(sc.TraceFlags()&trace.FlagsSampled)
+	return string(b[:])
 }
 
 // refBytes is how long a span is in Meta.Spans of a ledger.

@@ -10,8 +10,16 @@ import (
 // Place is where a message is: a queue or a topic. It is made once and used for
 // all spans there.
 type Place struct {
-	name       string // of low cardinality, for span names
+	names      []string // of spans, of low cardinality; one for each of operations
 	attributes []attribute.KeyValue
+}
+
+func newPlace(name string, attributes ...attribute.KeyValue) *Place {
+	p := &Place{names: make([]string, len(operations)), attributes: append(attributes, system)}
+	for i, operation := range operations {
+		p.names[i] = operation + " " + name
+	}
+	return p
 }
 
 // executionTemplate stands for the execution in the names of spans.
@@ -23,24 +31,22 @@ func PlaceOf(queue string) *Place {
 	if n, ok := scope.SubscriberOf(queue); ok {
 		return subscriberPlace(n)
 	}
-	p := &Place{name: queue, attributes: []attribute.KeyValue{system, semconv.MessagingDestinationName(queue)}}
+	destination := semconv.MessagingDestinationName(queue)
 	if _, route, err := scope.ParseScoped(queue); err == nil {
-		p.name = scope.ScopedName(executionTemplate, route)
-		p.attributes = append(p.attributes, semconv.MessagingDestinationTemplate(p.name))
+		template := scope.ScopedName(executionTemplate, route)
+		return newPlace(template, destination, semconv.MessagingDestinationTemplate(template))
 	}
-	return p
+	return newPlace(queue, destination)
 }
 
 // subscriberPlace is the topic, seen by one that receives it.
 func subscriberPlace(n scope.Name) *Place {
-	p := &Place{name: scope.TopicPrefix + n.Topic}
-	p.attributes = []attribute.KeyValue{system, semconv.MessagingDestinationName(p.name)}
+	topic := scope.TopicPrefix + n.Topic
+	who := semconv.MessagingDestinationSubscriptionName(n.Member)
 	if n.Kind == scope.KindGroup {
-		p.attributes = append(p.attributes, semconv.MessagingConsumerGroupName(n.Member))
-	} else {
-		p.attributes = append(p.attributes, semconv.MessagingDestinationSubscriptionName(n.Member))
+		who = semconv.MessagingConsumerGroupName(n.Member)
 	}
-	return p
+	return newPlace(topic, semconv.MessagingDestinationName(topic), who)
 }
 
 var system = semconv.MessagingSystemKey.String("waybill")

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -33,18 +34,25 @@ func New(p trace.TracerProvider, name, version string) *Tracer {
 func makesSpans(t trace.Tracer) bool {
 	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, Remote: true})
 	_, span := t.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), "probe") //nolint:spancheck // what is not ended is not exported
-	return span.SpanContext().SpanID() != parent.SpanID() //nolint:spancheck // likewise
+	return span.SpanContext().SpanID() != parent.SpanID()                                         //nolint:spancheck // likewise
 }
 
 // operation is something that is done to a message.
 type operation struct {
-	name string
-	kind trace.SpanKind
-	what []attribute.KeyValue
+	name  string
+	named int // its place in Place.names
+	kind  []trace.SpanStartOption
+	what  []attribute.KeyValue
 }
 
+// operations are all names of them, in the order of Place.names.
+var operations = []string{"publish", "deliver", "process", "wait", "dead_letter", "redrive", "discard"}
+
 func operate(name string, kind trace.SpanKind, what ...attribute.KeyValue) *operation {
-	return &operation{name: name, kind: kind, what: append(what, semconv.MessagingOperationName(name))}
+	return &operation{
+		name: name, named: slices.Index(operations, name),
+		kind: []trace.SpanStartOption{trace.WithSpanKind(kind)}, what: append(what, semconv.MessagingOperationName(name)),
+	}
 }
 
 var (
@@ -90,15 +98,23 @@ func (m *Message) append(to []attribute.KeyValue) []attribute.KeyValue {
 	return to
 }
 
-// start begins a span; nil if it is not recorded.
+// start begins a span; nil if it is not recorded. Most are not, where a share is
+// sampled: what is said of the message is said after that is known.
 func (t *Tracer) start(ctx context.Context, o *operation, at *Place, m *Message, links []trace.Link, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
-	attributes := make([]attribute.KeyValue, 0, len(at.attributes)+len(o.what)+4)
-	attributes = m.append(append(append(attributes, at.attributes...), o.what...))
-	ctx, span := t.tracer.Start(ctx, o.name+" "+at.name,
-		append(opts, trace.WithSpanKind(o.kind), trace.WithAttributes(attributes...), trace.WithLinks(links...))...)
+	if len(links) > 0 {
+		opts = append(opts, trace.WithLinks(links...))
+	}
+	if len(opts) == 0 {
+		opts = o.kind
+	} else {
+		opts = append(opts, o.kind...)
+	}
+	ctx, span := t.tracer.Start(ctx, at.names[o.named], opts...)
 	if !span.IsRecording() {
 		return ctx, nil
 	}
+	attributes := make([]attribute.KeyValue, 0, len(at.attributes)+len(o.what)+4)
+	span.SetAttributes(m.append(append(append(attributes, at.attributes...), o.what...))...)
 	return ctx, span
 }
 

@@ -6,15 +6,21 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/gateway/diagnose"
 )
 
-// maxDiagnoses run at once; further ones wait for their turn.
-const maxDiagnoses = 4
+const (
+	// maxDiagnoses run at once; further ones wait for their turn.
+	maxDiagnoses = 4
+	// diagnosisWriteTimeout is beyond a diagnosis that tidies up for long.
+	diagnosisWriteTimeout = 2 * writeTimeout
+)
 
 type diagnosticInput struct {
 	Format string `query:"format" enum:"text,json" doc:"json is the same as accepting application/json."`
@@ -46,7 +52,16 @@ func (s *Service) diagnostic(api huma.API) {
 		Summary:     "Send a message of its own through every route and topic that is subscribed to, and back",
 		Description: "On executions and topics of its own, on the same lanes: no handler is called, and nothing is left.",
 		Responses:   map[string]*huma.Response{"200": report, "503": &failed},
+		Middlewares: huma.Middlewares{patiently},
 	}, s.diagnose)
+}
+
+// patiently gives the answer more time than others have.
+func patiently(ctx huma.Context, next func(huma.Context)) {
+	_, w := humago.Unwrap(ctx)
+	// A writer that takes no deadline has none.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(diagnosisWriteTimeout))
+	next(ctx)
 }
 
 func (s *Service) diagnose(ctx context.Context, in *diagnosticInput) (*diagnosticOutput, error) {

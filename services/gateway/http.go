@@ -25,7 +25,7 @@ const (
 
 func (s *Service) server() *http.Server {
 	return &http.Server{
-		Handler:           guarded(s.routes()),
+		Handler:           inTrace(guarded(s.routes())),
 		ReadHeaderTimeout: readTimeout / 3,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,

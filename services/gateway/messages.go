@@ -121,6 +121,7 @@ func (s *Service) publish(ctx context.Context, to client.Destination, in *Public
 	if err != nil {
 		return nil, err
 	}
+	s.inSpan(ctx, &m)
 	return s.published(ctx, m)
 }
 

@@ -17,12 +17,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+	"go.opentelemetry.io/otel"
 
 	"github.com/waybill-mq/waybill/internal/bind"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 const serviceName = "gateway"
@@ -57,6 +59,7 @@ type Service struct {
 	o   Options
 	log *slog.Logger
 
+	tracer  *tracing.Tracer // nil: no spans are made
 	nc      *nats.Conn
 	client  *client.Client // publishes, and works for webhooks
 	mesh    *mesh.Service
@@ -98,7 +101,7 @@ func New(o Options) (*Service, error) {
 	if err := bind.Check("HTTP", host); err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses), books: books{one: make(chan struct{}, 1)}}, nil
+	return &Service{o: o, tracer: tracing.New(otel.GetTracerProvider(), library, o.Version), log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses), books: books{one: make(chan struct{}, 1)}}, nil
 }
 
 // Start connects and listens. It fails with UNAVAILABLE if NATS cannot be

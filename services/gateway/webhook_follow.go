@@ -101,6 +101,10 @@ func (h *webhooks) watch(ctx context.Context) error {
 // see takes one record.
 func (h *webhooks) see(ctx context.Context, entry jetstream.KeyValueEntry) {
 	name := entry.Key()
+	former := h.running[name]
+	if former != nil && entry.Revision() < former.doc.Load().Revision {
+		return // of a replica that lags behind
+	}
 	if entry.Operation() != jetstream.KeyValuePut {
 		h.end(name)
 		return
@@ -110,7 +114,6 @@ func (h *webhooks) see(ctx context.Context, entry jetstream.KeyValueEntry) {
 		h.log.Warn("a webhook's record cannot be used", "webhook", name, "error", err)
 		return
 	}
-	former := h.running[name]
 	if former != nil && sameWork(former.doc.Load(), d) {
 		former.doc.Store(d)
 		return

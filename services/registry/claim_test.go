@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
 )
@@ -121,6 +123,43 @@ func TestGraceOutlivesTheRegistry(t *testing.T) {
 	})
 	if early := 2*time.Second - time.Since(back); early > 0 {
 		t.Errorf("%v before the registry was back for a grace", early)
+	}
+}
+
+// While NATS is away for longer than the grace, none ends: neither that of an id
+// which was left behind, nor an observer's own.
+func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
+	dir := t.TempDir()
+	first, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := grace(3000)
+	o.Silence = silence
+	mustStart(t, first, o)
+	mustLanes(t, first)
+	nc := mustConnect(t, first)
+	has(t, nc, named("w1", "billing", ""))
+	live := named("w2", "mail", "")
+	live.Subscriptions[0].ObserverID = "live"
+	has(t, nc, live)
+	bye(t, nc, "w1")
+	second := mustRestart(t, first, dir, 4*time.Second)
+	back := time.Now()
+	fresh := mustConnect(t, second)
+	eventually(t, "the registry is back", func() bool {
+		_, err := mesh.Request[protocol.Settings](guard(t), fresh, protocol.SubjectSettings, protocol.Empty{})
+		return err == nil
+	})
+	other := named("w3", "other", "")
+	eventually(t, "another has what was left behind", func() bool {
+		other.Revision++
+		ok, _ := has(t, fresh, other)
+		return ok
+	})
+	eventually(t, "the silent one is gone", func() bool { return len(workers(t, fresh)) == 0 })
+	if early := 3*time.Second - time.Since(back); early > 0 {
+		t.Errorf("%v before NATS was back for a grace", early)
 	}
 }
 

@@ -106,7 +106,7 @@ func stateOf(info *protocol.ObserverInfo) protocol.ObserverState {
 func (d *directory) members(queue string) []protocol.SubscriptionInfo {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var members []protocol.SubscriptionInfo
+	members := make([]protocol.SubscriptionInfo, 0, len(d.byQueue[queue]))
 	for _, sub := range d.byQueue[queue] {
 		info := protocol.SubscriptionInfo{Subscription: *sub}
 		if w := d.workers[sub.Worker]; w != nil {

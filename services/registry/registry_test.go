@@ -481,12 +481,9 @@ func TestRecordsSurviveARestartAndNobodyExpiresAtIt(t *testing.T) {
 	}
 }
 
-func TestNobodyExpiresBecauseNATSWasAway(t *testing.T) {
-	dir := t.TempDir()
-	first, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+// mustRestart stops a NATS on a directory, and starts it again after that long.
+func mustRestart(t *testing.T, first *natsserver.Server, dir string, away time.Duration) *natsserver.Server {
+	t.Helper()
 	u, err := url.Parse(first.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -495,16 +492,10 @@ func TestNobodyExpiresBecauseNATSWasAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustStart(t, first, registry.Options{Silence: silence})
-	nc := mustConnect(t, first)
-	hello(t, nc, one("loud", execution, "a"))
-	hello(t, nc, one("quiet", execution, "a"))
 	if err := first.Stop(guard(t)); err != nil {
 		t.Fatal(err)
 	}
-	away := time.NewTimer(2 * silence) // it has to be away for longer than that
-	<-away.C
-	back := time.Now()
+	awaitUntil(t, time.Now().Add(away))
 	second, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: port})
 	if err != nil {
 		t.Fatal(err)
@@ -514,6 +505,21 @@ func TestNobodyExpiresBecauseNATSWasAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return second
+}
+
+func TestNobodyExpiresBecauseNATSWasAway(t *testing.T) {
+	dir := t.TempDir()
+	first, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustStart(t, first, registry.Options{Silence: silence})
+	nc := mustConnect(t, first)
+	hello(t, nc, one("loud", execution, "a"))
+	hello(t, nc, one("quiet", execution, "a"))
+	second := mustRestart(t, first, dir, 2*silence) // it has to be away for longer than that
+	back := time.Now()
 	fresh := mustConnect(t, second)
 	next := events(t, fresh)
 	beat(t, fresh, "loud")

@@ -235,11 +235,7 @@ func (l *lane) noteBinding(q *queue) {
 
 // tick lets go of what has not come back and forgets what is over.
 func (b *bindings) tick(l *lane) {
-	if len(b.missing) > 0 && l.now >= b.since+probeSilence && l.s.directory.readSince(b.since) {
-		for q := range b.missing {
-			l.unattended(q)
-		}
-	}
+	b.giveUp(l)
 	b.endRetentions(l)
 	kept := b.leaving[:0]
 	for _, x := range b.leaving {
@@ -249,6 +245,21 @@ func (b *bindings) tick(l *lane) {
 	}
 	clear(b.leaving[len(kept):])
 	b.leaving = kept
+}
+
+// giveUp gives up those that nobody has told of in time. Observers have their
+// grace for it.
+func (b *bindings) giveUp(l *lane) {
+	if len(b.missing) == 0 || l.now < b.since+probeSilence || !l.s.directory.readSince(b.since) {
+		return
+	}
+	settings := l.s.setting()
+	patience := l.now < b.since+int64(settings.ObserverGrace())
+	for q := range b.missing {
+		if q.kind == scope.KindListener || !patience {
+			l.unattended(q)
+		}
+	}
 }
 
 func (b *bindings) next(l *lane) int64 {

@@ -3,6 +3,7 @@ package router
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/filter"
@@ -71,8 +72,11 @@ func (q *queue) wants(d *filter.Document) bool {
 
 // isPlain says that the queue receives whatever is published as it is.
 func (q *queue) isPlain() bool {
-	return len(q.filters) == 0 && q.policy.DelayMs == 0 && q.policy.GroupField == ""
+	return len(q.filters) == 0 && !q.delays() && q.policy.GroupField == ""
 }
+
+// delays says whether what is published now is put off.
+func (q *queue) delays() bool { return q.policy.DelayMs > 0 || q.lastDue > q.lane.wall }
 
 // address decides which of a topic's queues receive a publish, and what each
 // makes of it. The payload is read at most once.
@@ -94,7 +98,7 @@ func (l *lane) address(t *topic, p *publication) []broker.Copy {
 		if p.leftOut != nil {
 			p.to = append(p.to, q)
 		}
-		l.copies = append(l.copies, q.copyOf(p, d))
+		l.copies = append(l.copies, q.copyOf(d))
 	}
 	if p.leftOut == nil {
 		p.to = t.queues
@@ -103,15 +107,26 @@ func (l *lane) address(t *topic, p *publication) []broker.Copy {
 }
 
 // copyOf is what q makes of a publish.
-func (q *queue) copyOf(p *publication, d *filter.Document) broker.Copy {
+func (q *queue) copyOf(d *filter.Document) broker.Copy {
 	c := broker.Copy{Queue: q.name}
 	if field := q.policy.GroupField; field != "" {
 		c.Group = ledger.GroupOf(d.Member(field))
 	}
-	if delay := q.policy.DelayMs; delay > 0 {
-		c.Due = p.message.PublishedAt + delay*1e6
+	if q.delays() {
+		c.Due = q.firstDue()
 	}
 	return c
+}
+
+// firstDue is when what is published now is first delivered. In a FIFO queue that
+// is never before what was published earlier, whatever becomes of the delay.
+func (q *queue) firstDue() int64 {
+	due := q.lane.wall + q.policy.DelayMs*int64(time.Millisecond)
+	if q.policy.fifo {
+		due = max(due, q.lastDue)
+		q.lastDue = due
+	}
+	return due
 }
 
 // countLeftOut counts a publish for the queues that do not receive it.

@@ -103,7 +103,10 @@ func TestABacklogForMembersWithFilters(t *testing.T) {
 		})
 		random := rand.New(rand.NewPCG(uint64(i), 1))
 		p.handleAll(func(m *nats.Msg) protocol.Outcome {
-			var body struct{ Kind, N int }
+			var body struct {
+				Kind int `json:"kind"`
+				N    int `json:"n"`
+			}
 			f.check(json.Unmarshal(m.Data, &body))
 			if body.Kind != wants[0] && body.Kind != wants[1] && body.Kind != wants[len(wants)-1] {
 				f.Errorf("the member that wants %v has the kind %d", wants, body.Kind)

@@ -27,6 +27,7 @@ type queue struct {
 	consumers []*consumer
 	next      int              // whose turn it is
 	filters   []*filter.Filter // what they want of a topic, see refilter
+	lastDue   int64            // of what it delays, see firstDue
 	aside     []*sideline      // what was ready and waits for those who want it
 	policy    policy
 

@@ -133,6 +133,7 @@ func TestBindingsOutliveTheirOwner(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	s := f.router("a", nil)
+	f.set(func(s *protocol.Settings) { s.Observers.ObserverGraceMs = 1000 }) // else they have that long to come back
 	observer, listener := f.subscriber("news", "news::observer:x", protocol.KindObserve), f.subscriber("news", "news::listen:y", protocol.KindListen)
 	f.must(s.Stop(context.Background()))
 	for _, p := range []*program{observer, listener} { // they leave while no router is there

@@ -18,6 +18,7 @@ var aims = []aim{
 	{what: "many queues: over raw JetStream's default sync on one", value: over("queues-many", raw), least: 1.5},
 	{what: "one queue: over raw JetStream's SyncAlways", value: over("jobs", rawAlways), least: 25},
 	{what: "failing once: over not failing", value: over("fail-once", meshAlways), least: 0.4},
+	{what: "one in 10 traced: over none", value: traced("traced-10"), least: 0.9},
 	{what: "redrive", value: of("redrive", ""), least: 30_000, unit: "/s"},
 	{what: "latency p50", value: of("latency", "p50"), most: 0.8, unit: " ms"},
 	{what: "latency p99", value: of("latency", "p99"), most: 2, unit: " ms"},
@@ -28,6 +29,14 @@ var aims = []aim{
 func over(scenario, system string) func(r *report) (float64, bool) {
 	return func(r *report) (float64, bool) {
 		return quotient(r.find(scenario, "", meshAlways), r.find("jobs", "", system))
+	}
+}
+
+// traced is the mesh's figure with traces over that without, both with the sync
+// that shows the cost of the processor most.
+func traced(scenario string) func(r *report) (float64, bool) {
+	return func(r *report) (float64, bool) {
+		return quotient(r.find(scenario, "", mesh2m), r.find("traced-off", "", mesh2m))
 	}
 }
 

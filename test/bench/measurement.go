@@ -28,6 +28,11 @@ type cost struct {
 func measure(ctx context.Context, sc *scenario, sys system, o settings, data, profiles string) (values []float64, spent cost, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.GiveUp, fmt.Errorf("not done within %v", o.GiveUp))
 	defer cancel()
+	untrace, err := traceShare(ctx, sc.traced)
+	if err != nil {
+		return nil, spent, err
+	}
+	defer func() { err = errors.Join(err, untrace()) }()
 	m := &measurement{settings: o}
 	var url string
 	if sys.serve != nil {

@@ -16,6 +16,7 @@ type scenario struct {
 	rows    []row    // what it finds out, in the order of run's result
 	systems []string // that it runs on; default the four
 	once    bool     // in one round only: it takes long
+	traced  string   // share of the messages that spans are made of; empty: of none
 	run     func(ctx context.Context, m *measurement) ([]float64, error)
 }
 
@@ -81,6 +82,9 @@ func scenarios(s settings) []scenario {
 		{name: "topic-10", title: "a topic of 128 B, 10 observers", rows: topicRates, once: true, run: topic(10, "")},
 		{name: "topic-filtered", title: "a topic of 128 B, one observer with a filter", rows: topicRates, systems: ours, once: true, run: topic(1, benchFilter)},
 		{name: "fail-once", title: "jobs of 128 B that fail once", rows: perSecond, run: jobs(1, 128, 2)},
+		{name: "traced-off", title: "jobs of 128 B, no traces", rows: perSecond, systems: []string{mesh2m}, run: jobs(1, 128, 1)},
+		{name: "traced-10", title: "jobs of 128 B, one in 10 traced", rows: perSecond, systems: []string{mesh2m}, traced: "0.1", run: jobs(1, 128, 1)},
+		{name: "traced-100", title: "jobs of 128 B, all traced", rows: perSecond, systems: []string{mesh2m}, traced: "1", run: jobs(1, 128, 1)},
 		{
 			name: "latency", title: "publish to handled at 200/s", rows: latencies,
 			systems: append(slices.Clone(four), inProcess), run: latency,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,24 +27,23 @@ const clusterSize = 3
 func StartCluster(t testing.TB, copies map[string]int) *Cluster {
 	t.Helper()
 	c := &Cluster{Separate: &Separate{Mesh: &Mesh{t: t, spread: true}, instances: make(map[string]*Instance)}}
+	const host = "127.0.0.1"
+	var ports [clusterSize]int
 	routes := make([]*url.URL, clusterSize)
-	for i := range routes {
-		routes[i] = &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", fmt.Sprint(freePort(t)))}
+	for i := range ports {
+		ports[i] = freePort(t)
+		routes[i] = natsAt(host, ports[i])
 	}
-	var urls []string
-	for i, route := range routes {
-		host, port := route.Hostname(), 0
-		if _, err := fmt.Sscan(route.Port(), &port); err != nil {
-			t.Fatal(err)
-		}
+	urls := make([]string, clusterSize)
+	for i, port := range ports {
 		o := &server.Options{
-			ServerName: fmt.Sprintf("n%d", i+1), Host: host, Port: freePort(t), NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
+			ServerName: "n" + strconv.Itoa(i+1), Host: host, Port: freePort(t), NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
 			JetStream: true, StoreDir: t.TempDir(), SyncInterval: time.Minute, // three copies are safe enough
 			Cluster: server.ClusterOpts{Name: "c", Host: host, Port: port}, Routes: routes,
 		}
 		c.options = append(c.options, o)
 		c.servers = append(c.servers, c.server(o))
-		urls = append(urls, fmt.Sprintf("nats://%s:%d", host, o.Port))
+		urls[i] = natsAt(host, o.Port).String()
 	}
 	Await(t, "the NATS cluster has a leader", c.led)
 	c.URL = strings.Join(urls, ",")
@@ -51,7 +51,7 @@ func StartCluster(t testing.TB, copies map[string]int) *Cluster {
 	for _, service := range Services {
 		var args []string
 		if service != "gateway" {
-			args = []string{"--replicas", fmt.Sprint(clusterSize)}
+			args = []string{"--replicas", strconv.Itoa(clusterSize)}
 		}
 		for i := range max(copies[service], 1) {
 			c.Add(service, fmt.Sprintf("%s-%d", service, i+1), args...)
@@ -60,6 +60,10 @@ func StartCluster(t testing.TB, copies map[string]int) *Cluster {
 	c.HTTP = c.instances["gateway-1"].web()
 	c.AwaitReady()
 	return c
+}
+
+func natsAt(host string, port int) *url.URL {
+	return &url.URL{Scheme: "nats", Host: net.JoinHostPort(host, strconv.Itoa(port))}
 }
 
 func (c *Cluster) server(o *server.Options) *server.Server {
@@ -120,5 +124,5 @@ func freePort(t testing.TB) int {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
+	return l.Addr().(*net.TCPAddr).Port
 }

@@ -14,6 +14,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/test/harness"
 )
@@ -484,4 +485,34 @@ func TestGatewaysShareAWebhooksWorkAndTakeOver(t *testing.T) {
 	mesh.Instance("gateway-2").Kill()
 	close(held)
 	harness.Await(t, "all is settled", func() bool { return m.Queue("e", "r").Counters[protocol.CountAcknowledged] == 2 })
+}
+
+// An observer id belongs to one gateway at a time, and to the next when that
+// one is gone.
+func TestAWebhooksObserverIDIsTakenOver(t *testing.T) {
+	t.Parallel()
+	mesh := harness.StartSeparate(t, map[string]int{"gateway": 1})
+	m := mesh.Mesh
+	hook := newTarget(t, ok)
+	addWebhook(t, m, document{"name": "w", "url": hook.URL, "topic": "orders", "observer_id": "o"})
+	c := m.Connect()
+	called := func() {
+		t.Helper()
+		receipt, err := c.Publish(t.Context(), client.Topic("orders"), []byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := harness.ReceiveWithin(t, 2*harness.Guard, "a call", hook.calls).Header.Get("Webhook-Id"); got != receipt.MessageID {
+			t.Errorf("called with %s, not %s", got, receipt.MessageID)
+		}
+	}
+	harness.Await(t, "the first gateway observes", func() bool {
+		return len(read[protocol.SubscriptionsPage](t, call(t, m.HTTP, "GET", api+"/subscriptions", ""), http.StatusOK).Subscriptions) == 1
+	})
+	called()
+	mesh.Add("gateway", "gateway-2")
+	mesh.AwaitReady()
+	mesh.Instance("gateway-1").Kill()
+	called()
+	harness.Await(t, "all is settled", func() bool { return m.QueueNamed("orders::observer:o").Counters[protocol.CountAcknowledged] == 2 })
 }

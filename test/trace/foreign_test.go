@@ -2,6 +2,7 @@ package trace_test
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +31,7 @@ func TestForeignPrograms(t *testing.T) {
 		"published in a trace":                 publishedInTrace,
 		"published in one that is not sampled": notSampled,
 		"published in none that is valid":      invalid,
+		"published over HTTP":                  func(t *testing.T, f *foreign) { publishedOverHTTP(t, f, m.HTTP) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &foreign{plain: startPlain(t, m, strings.ReplaceAll(name, " ", "-")), c: c}
@@ -124,6 +126,33 @@ func invalid(t *testing.T, f *foreign) {
 	traceOf(t, d) // the router's
 	if len(d.Header[protocol.HeaderTracestate]) > 0 {
 		t.Errorf("it was delivered with %v", d.Header)
+	}
+}
+
+// The gateway makes the span of a publish over HTTP, in the request's trace.
+func publishedOverHTTP(t *testing.T, f *foreign, gateway string) {
+	const trace = "dddddddd16cd43dd8448eb211c80319c"
+	url := gateway + "/api/v1/queues/" + f.execution + "/step/messages"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("traceparent", parent(trace, appSpan))
+	request.Header.Set("baggage", "tenant=a")
+	request.Close = true
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	d := f.delivery(t)
+	f.answer(t, d, protocol.Acknowledged)
+	publish, attempt := f.c.await(t, 1, trace, "publish ")[0], f.c.await(t, 1, trace, "deliver ")[0]
+	if publish.parent != appSpan || attempt.parent != publish.id || traceOf(t, d) != trace {
+		t.Errorf("the publish is below %s, the attempt below %s, the message says %v", publish.parent, attempt.parent, d.Header)
+	}
+	if baggage := d.Header[protocol.HeaderBaggage]; !slices.Equal(baggage, []string{"tenant=a"}) {
+		t.Errorf("it was delivered with the baggage %q", baggage)
 	}
 }
 

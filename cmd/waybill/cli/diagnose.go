@@ -11,7 +11,7 @@ import (
 )
 
 type diagnoseCmd struct {
-	Timeout time.Duration `default:"20s" help:"How long it may try." placeholder:"TIME"`
+	Timeout time.Duration `default:"25s" help:"How long it may try." placeholder:"TIME"`
 }
 
 // errNotThrough makes diagnose exit with ExitFailure.

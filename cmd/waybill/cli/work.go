@@ -88,7 +88,7 @@ func (c *handling) handler(a *app) client.Handler {
 // retrying is what becomes of failed deliveries.
 type retrying struct {
 	MaxRetries int   `default:"3" help:"Failed deliveries before a message is dead-lettered."`
-	BackoffMs  int64 `default:"1000" help:"Delay before the second attempt in milliseconds; it doubles each time."`
+	BackoffMs  int64 `default:"1000" aliases:"backoff" help:"Delay before the second attempt in milliseconds; it doubles each time."`
 }
 
 func (c *retrying) options() []client.WorkOption {

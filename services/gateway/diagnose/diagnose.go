@@ -19,10 +19,10 @@ import (
 // Bounds of one run.
 const (
 	// DefaultTimeout is how long Run may try; tidying up comes after.
-	DefaultTimeout = 20 * time.Second
+	DefaultTimeout = 25 * time.Second
 	// probeTime is how long a subscription may take, and then its message, there and
 	// back.
-	probeTime = 5 * time.Second
+	probeTime = 10 * time.Second
 	// together is the number of messages that are tried at once.
 	together = 256
 	// most is about the number of messages of one run: with more lanes of more

@@ -15,7 +15,7 @@ import (
 const (
 	// tidyTime is how long tidying up may take; what is left then is removed by a
 	// later run.
-	tidyTime = 10 * time.Second
+	tidyTime = 20 * time.Second
 	// tidyAgain is the pause before what could not be purged yet is asked again.
 	tidyAgain = 100 * time.Millisecond
 	// tidying executions at once.

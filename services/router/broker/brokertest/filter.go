@@ -371,6 +371,22 @@ func (s *suite) initialDelay() {
 	s.settled(observerQueue(topic, "slow"), 0)
 }
 
+// delayedOrder: a delay of the first delivery keeps the order of publishing.
+func (s *suite) delayedOrder() {
+	topic := s.topic()
+	w := s.worker(tuned(topic, "a", `{"type":"fifo","delaySeconds":0.5}`))
+	const messages = 200
+	for i := range messages {
+		s.publishTopic(topic, []byte(strconv.Itoa(i)))
+	}
+	for i := range messages {
+		d := w.next()
+		equal(s, "message", string(d.Data), strconv.Itoa(i))
+		d.end(protocol.Acknowledged)
+	}
+	s.settled(observerQueue(topic, "a"), 0)
+}
+
 // backoffTypes: the delay between two tries stays, or grows by itself. What is
 // measured is that no try is early.
 func (s *suite) backoffTypes() {

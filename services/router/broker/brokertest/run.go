@@ -101,6 +101,7 @@ var together = []testCase{
 	{"GroupField", (*suite).groupField},
 	{"GroupFieldKept", (*suite).groupFieldKept},
 	{"InitialDelay", (*suite).initialDelay},
+	{"DelayedOrder", (*suite).delayedOrder},
 	{"BackoffTypes", (*suite).backoffTypes},
 	{"Visibility", (*suite).visibility},
 	{"PausedObserver", (*suite).pausedObserver},
