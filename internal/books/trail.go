@@ -33,7 +33,7 @@ func (t *Trails) Find(ctx context.Context, q protocol.TrailRequest) (protocol.Tr
 	reply := protocol.TrailReply{Service: t.service, Trails: []protocol.Trail{}}
 	id, err := uuid.Parse(q.MessageID)
 	if err != nil || id == uuid.Nil {
-		return reply, nil //nolint:nilerr // see above
+		return reply, nil
 	}
 	select {
 	case t.free <- struct{}{}:

@@ -76,7 +76,7 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, a := range alerts {
-		if string(links[i][2]) != strings.ToLower(string(a[1])) || !strings.Contains(string(guide), "### "+string(a[1])+"\n") {
+		if !strings.EqualFold(string(links[i][2]), string(a[1])) || !strings.Contains(string(guide), "### "+string(a[1])+"\n") {
 			t.Errorf("%s has no part of the guide", a[1])
 		}
 	}
@@ -88,7 +88,7 @@ func TestTheGuideHasEveryCounter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for c := ledger.Counter(0); c < ledger.NumCounters; c++ {
+	for c := range ledger.NumCounters {
 		if !strings.Contains(string(guide), "`"+c.String()+"`") {
 			t.Errorf("the guide does not explain %s", c)
 		}

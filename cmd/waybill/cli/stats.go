@@ -131,13 +131,13 @@ func tabulateRoutes(a *app, all []protocol.Stats) {
 			}
 		}
 	}
-	header := []any{"ROUTE"}
+	header := append(make([]any, 0, 1+len(columns)), "ROUTE")
 	for _, name := range columns {
 		header = append(header, name)
 	}
 	g := newGrid(header...)
 	for _, route := range slices.Sorted(maps.Keys(sums)) {
-		row := []any{route}
+		row := append(make([]any, 0, 1+len(columns)), route)
 		for _, name := range columns {
 			row = append(row, sums[route][name])
 		}
