@@ -32,6 +32,7 @@ type Ledger struct {
 	stage   stage
 	flight  *flight // the commit under way; nil: none
 	serial  uint64  // counts the commits
+	told    Commit  // scratch of tell
 	outbox  map[string]*outbox
 	arrival map[arrival][]*offer // handovers staged
 	asked   []*reading           // to be loaded
@@ -243,7 +244,7 @@ func (l *Ledger) Meta(e *Entry) Meta {
 	return Meta{
 		Queue: e.Queue.Name, Generation: e.Generation, Attempt: e.Attempt,
 		Vanished: e.Vanished, Incomplete: e.Incomplete,
-		Due: e.Due, FirstFailure: e.FirstFailure, Spans: l.traced[e.Key].spans, Story: l.stories[e.Key], Extra: l.extras[e.Key],
+		Due: e.Due, FirstFailure: e.FirstFailure, Group: e.ownGroup(), Spans: l.traced[e.Key].spans, Story: l.stories[e.Key], Extra: l.extras[e.Key],
 	}
 }
 

@@ -200,7 +200,7 @@ func (t *letter) fill(w want, c content) error {
 }
 
 func (t *letter) encode() []byte {
-	b := appendUint(nil, 1, batchVersion)
+	b := appendUint(make([]byte, 0, t.length()), 1, batchVersion)
 	b = appendString(b, 2, t.sender)
 	b = appendUint(b, 3, t.watermark)
 	for i := range t.items {
@@ -221,6 +221,19 @@ func (t *letter) encode() []byte {
 		b = shut(b, start)
 	}
 	return b
+}
+
+// length is about what the letter takes.
+func (t *letter) length() int {
+	n := acceptBytes
+	for i := range t.items {
+		it := &t.items[i]
+		n += 2*acceptBytes + len(it.rawBody) + len(it.rawMeta)
+		if it.message != nil {
+			n += int(it.message.size())
+		}
+	}
+	return n
 }
 
 // offered takes the other ledger's answer to a batch.

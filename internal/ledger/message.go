@@ -207,7 +207,7 @@ func decodeMeta(b []byte, intern interner) (m Meta, err error) {
 
 // bare says whether an entry holds all there is in m.
 func (m *Meta) bare() bool {
-	return m.LastFailure == 0 && m.Reason == "" && m.Error == "" && m.Source == "" && len(m.Story) == 0 && len(m.Extra) == 0
+	return m.LastFailure == 0 && m.Reason == "" && m.Error == "" && m.Source == "" && len(m.Story) == 0 && m.Group == 0 && len(m.Extra) == 0
 }
 
 // plain is the interner that keeps nothing.

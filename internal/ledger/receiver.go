@@ -127,6 +127,13 @@ func (o *offer) abandon() {
 }
 
 func decodeBatch(raw []byte) (b batchOf, err error) {
+	items := 0
+	for f := walk(raw); f.next(); {
+		if f.num == 4 {
+			items++
+		}
+	}
+	b.items = make([]item, 0, items)
 	version := uint64(0)
 	f := walk(raw)
 	for f.next() {

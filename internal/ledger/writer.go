@@ -210,7 +210,7 @@ func (l *Ledger) committed(seq uint64) {
 		}
 	}
 	l.end()
-	l.flight = nil
+	l.flight, l.told = nil, Commit{}
 	l.forward.committed(&f.header, f.forward)
 	if f.batch != nil {
 		l.backlog.Add(-int64(f.batch.counted))
@@ -229,18 +229,24 @@ func (l *Ledger) settleRecord(r *staged) {
 	case KindSettle, KindDone:
 		l.ended(r)
 	case KindNote:
-		l.owner.Committed(&Commit{Kind: KindNote, Seq: l.seq, Tag: r.tag})
+		l.tell(Commit{Kind: KindNote, Seq: l.seq, Tag: r.tag})
 	default: // nobody waits for the others
 	}
 }
 
+// tell reports to the owner, which keeps nothing of it: a commit tells of
+// thousands of records.
+func (l *Ledger) tell(c Commit) {
+	l.told = c
+	l.owner.Committed(&l.told)
+}
+
 func (l *Ledger) accepted(r *staged) {
 	l.keepBody(r.message, r.size, l.touched)
-	c := Commit{
+	l.tell(Commit{
 		Kind: KindAccept, Entries: l.touched, Message: r.message, ID: r.id,
 		Seq: l.seq, Handover: r.origin != nil, Tag: r.tag,
-	}
-	l.owner.Committed(&c)
+	})
 	if r.dedup != nil {
 		l.acceptedOnce(r)
 	}
@@ -257,7 +263,7 @@ func (l *Ledger) acceptedOnce(r *staged) {
 		return
 	}
 	for _, tag := range *waiting {
-		l.owner.Committed(&Commit{Kind: KindAccept, Duplicate: true, ID: r.id, Seq: l.seq, Tag: tag})
+		l.tell(Commit{Kind: KindAccept, Duplicate: true, ID: r.id, Seq: l.seq, Tag: tag})
 	}
 }
 
@@ -272,7 +278,7 @@ func (l *Ledger) changed(r *staged) {
 		}
 		l.post(e)
 	}
-	l.owner.Committed(&Commit{Kind: r.kind, Entries: l.touched, ID: e.ID, Seq: l.seq, Tag: r.tag})
+	l.tell(Commit{Kind: r.kind, Entries: l.touched, ID: e.ID, Seq: l.seq, Tag: r.tag})
 }
 
 func (l *Ledger) ended(r *staged) {
@@ -287,6 +293,6 @@ func (l *Ledger) ended(r *staged) {
 		} else {
 			c.Tag = r.tags[i]
 		}
-		l.owner.Committed(&c)
+		l.tell(c)
 	}
 }

@@ -67,8 +67,9 @@ const (
 	// the delivery is a part of it. Absent if there is none.
 	HeaderSpan = "Waybill-Span"
 
-	// The publisher's trace, as W3C Trace Context and W3C Baggage have it. They
-	// travel unchanged; see CleanTrace.
+	// HeaderTraceparent, HeaderTracestate and HeaderBaggage are the publisher's
+	// trace, as W3C Trace Context and W3C Baggage have it. They travel unchanged;
+	// see CleanTrace.
 	HeaderTraceparent = "traceparent"
 	HeaderTracestate  = "tracestate"
 	HeaderBaggage     = "baggage"

@@ -45,10 +45,13 @@ type verdicts struct {
 	wait    time.Duration
 }
 
-// question is one that is under way.
+// question is one that is under way. What is the same in every respect is
+// decided the same, so it is asked once: those that fail at once often are.
 type question struct {
 	number     uint64
 	deliveries []*delivery
+	items      []int // of the question, by delivery
+	distinct   int   // items
 	until      int64 // its answer counts until then
 }
 
@@ -110,8 +113,9 @@ func (v *verdicts) ask(l *lane) {
 	v.number++
 	q := question{number: v.number, deliveries: slices.Clone(v.waiting[:n]), until: l.now + int64(verdictTimeout)}
 	v.waiting = slices.Delete(v.waiting, 0, n)
+	request := q.request()
 	v.asked = append(v.asked, q)
-	if err := l.s.ask(protocol.SubjectDecide, l.inbox(askVerdicts, q.number), q.request()); err != nil {
+	if err := l.s.ask(protocol.SubjectDecide, l.inbox(askVerdicts, q.number), request); err != nil {
 		v.failed(l, len(v.asked)-1, err.Error())
 	}
 }
@@ -129,17 +133,32 @@ func (v *verdicts) next(l *lane) int64 {
 }
 
 func (q *question) request() protocol.DecideRequest {
-	r := protocol.DecideRequest{Verdicts: executable, Items: make([]protocol.DecideItem, len(q.deliveries))}
+	r := protocol.DecideRequest{Verdicts: executable}
+	known := make(map[protocol.DecideItem]int)
+	q.items = make([]int, len(q.deliveries))
 	for i, d := range q.deliveries {
-		p := d.policy()
-		r.Items[i] = protocol.DecideItem{
-			Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
-			Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,
-			MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, BackoffType: p.BackoffType,
-			FIFO: d.q.groups != nil, RetryAfterMs: d.afterMs,
+		item := d.item()
+		n, is := known[item]
+		if !is {
+			n = len(r.Items)
+			known[item] = n
+			r.Items = append(r.Items, item)
 		}
+		q.items[i] = n
 	}
+	q.distinct = len(r.Items)
 	return r
+}
+
+// item is what is asked about a delivery.
+func (d *delivery) item() protocol.DecideItem {
+	p := d.policy()
+	return protocol.DecideItem{
+		Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
+		Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,
+		MaxRetries: p.maxRetries, BackoffMs: p.backoffMs, BackoffType: p.BackoffType,
+		FIFO: d.q.groups != nil, RetryAfterMs: d.afterMs,
+	}
 }
 
 func (d *delivery) policy() policy {
@@ -167,13 +186,14 @@ func (v *verdicts) answered(l *lane, number uint64, m *nats.Msg) {
 	if i < 0 {
 		return
 	}
-	decisions, err := readDecisions(m, len(v.asked[i].deliveries))
+	q := v.asked[i]
+	decisions, err := readDecisions(m, q.distinct)
 	if err != nil {
 		v.failed(l, i, err.Error())
 		return
 	}
-	for k, d := range v.asked[i].deliveries {
-		l.execute(d, decisions[k])
+	for k, d := range q.deliveries {
+		l.execute(d, decisions[q.items[k]])
 	}
 	v.asked = slices.Delete(v.asked, i, i+1)
 	v.until, v.wait = 0, 0
@@ -190,7 +210,7 @@ func readDecisions(m *nats.Msg, want int) ([]protocol.Decision, error) {
 	if e := protocol.ParseErrorBody(m.Data); e != nil {
 		return nil, e
 	}
-	return nil, errors.New("the answer is not one verdict for each delivery")
+	return nil, errors.New("the answer is not one verdict for each question")
 }
 
 // execute records what becomes of a delivery.

@@ -73,7 +73,7 @@ func (c *runCommand) into(r *report) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Into, err)
 	}
-	return os.WriteFile(c.Into, []byte(page), 0o644) //nolint:gosec // it is a page of the documentation
+	return os.WriteFile(c.Into, []byte(page), 0o644)
 }
 
 // The lines between which a page has a report.

@@ -137,8 +137,8 @@ func publishedOverHTTP(t *testing.T, f *foreign, gateway string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("traceparent", parent(trace, appSpan))
-	request.Header.Set("baggage", "tenant=a")
+	request.Header.Set("Traceparent", parent(trace, appSpan))
+	request.Header.Set("Baggage", "tenant=a")
 	request.Close = true
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
