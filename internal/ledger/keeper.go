@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -112,7 +113,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	if err := k.prepare(ctx); err != nil {
 		return err
 	}
-	if err := k.renew(ctx); err != nil {
+	if err := k.firstRenewal(ctx); err != nil {
 		return errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
 	hints, err := k.o.Conn.Subscribe(k.hintSubject(), func(*nats.Msg) { k.wakeUp() })
@@ -147,22 +148,17 @@ func (k *Keeper) prepare(ctx context.Context) error {
 	for i := range n {
 		k.all = append(k.all, Name(k.o.Service, i))
 	}
-	k.kv, err = openBucket(ctx, js, cmp.Or(k.o.Replicas, defaultReplicas))
+	k.kv, err = mesh.Bucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: LeaseBucket, Description: "Waybill: who keeps which ledger", History: 1, Replicas: cmp.Or(k.o.Replicas, defaultReplicas),
+	})
 	return err
 }
 
-// openBucket makes the bucket as it is if it is there already.
-func openBucket(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
-	kv, err := js.KeyValue(ctx, LeaseBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: LeaseBucket, Description: "Waybill: who keeps which ledger", History: 1, Replicas: replicas,
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening the bucket %s: %w", LeaseBucket, err)
-	}
-	return kv, nil
+// firstRenewal takes the leases. What another instance has just made may not be
+// there yet for whom we ask.
+func (k *Keeper) firstRenewal(ctx context.Context) error {
+	_, err := mesh.Made(ctx, func(context.Context) (struct{}, error) { return struct{}{}, k.renew(ctx) })
+	return err
 }
 
 // awaitOpen waits until each ledger that is ours now has been open.

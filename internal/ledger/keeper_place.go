@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -83,13 +84,16 @@ func countOf(stream jetstream.Stream) (int, error) {
 // openStream returns the service's stream, which is made if it is not there.
 func openStream(ctx context.Context, js jetstream.JetStream, o KeeperOptions) (jetstream.Stream, error) {
 	name := StreamOf(o.Service)
-	stream, err := js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = js.CreateStream(ctx, streamConfig(o))
+	stream, err := mesh.Made(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+		stream, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			stream, err = js.CreateStream(ctx, streamConfig(o))
+		}
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another instance was first
 			stream, err = js.Stream(ctx, name)
 		}
-	}
+		return stream, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the stream %s: %w", name, err)
 	}

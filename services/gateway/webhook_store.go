@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-mq/waybill/internal/document"
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -44,16 +44,10 @@ func openWebhooks(ctx context.Context, nc *nats.Conn, replicas int) (webhookStor
 	if err != nil {
 		return webhookStore{}, err
 	}
-	kv, err := js.KeyValue(ctx, WebhookBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: WebhookBucket, Description: "Waybill: webhooks", History: 1, Replicas: replicas,
-		})
-	}
-	if err != nil {
-		return webhookStore{}, fmt.Errorf("opening the bucket %s: %w", WebhookBucket, err)
-	}
-	return webhookStore{kv}, nil
+	kv, err := mesh.Bucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: WebhookBucket, Description: "Waybill: webhooks", History: 1, Replicas: replicas,
+	})
+	return webhookStore{kv}, err
 }
 
 // read reads a webhook. NOT_FOUND: there is none.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-mq/waybill/internal/document"
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -64,16 +65,13 @@ func openStore(ctx context.Context, nc *nats.Conn, replicas int) (*store, error)
 	if err != nil {
 		return nil, err
 	}
-	kv, err := js.KeyValue(ctx, Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: Bucket, Description: "Waybill: workers and policies", History: 1, Replicas: replicas,
-		})
-	}
+	kv, err := mesh.Bucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: Bucket, Description: "Waybill: workers and policies", History: 1, Replicas: replicas,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("opening the bucket %s: %w", Bucket, err)
+		return nil, err
 	}
-	stream, err := js.Stream(ctx, "KV_"+Bucket)
+	stream, err := mesh.Made(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, "KV_"+Bucket) })
 	if err != nil {
 		return nil, fmt.Errorf("opening the bucket %s: %w", Bucket, err)
 	}

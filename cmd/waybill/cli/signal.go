@@ -80,7 +80,7 @@ func (f *farewell) hurry(code int) {
 	if !f.taken.Load() {
 		os.Exit(code)
 	}
-	f.code.Store(int32(code)) //nolint:gosec // 128 and a signal's number
+	f.code.Store(int32(code))
 	f.cancel()
 }
 
