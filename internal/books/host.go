@@ -278,6 +278,7 @@ func (h *Host[O]) closeLedgers(ctx context.Context) error {
 func (h *Host[O]) answer() error {
 	return errors.Join(
 		mesh.EveryInstance(h.Mesh, "stats", protocol.SubjectStats, h.stats),
+		mesh.Endpoint(h.Mesh, "trail", protocol.TrailSubject(h.o.Service), NewTrails(h.Conn, h.o.Service).Find),
 		mesh.EveryInstance(h.Mesh, "executions", h.o.Executions, func(ctx context.Context, q protocol.ExecutionsRequest) (protocol.ExecutionCountsPage, error) {
 			page, err := Executions(ctx, &h.Books, q, h.o.Fill)
 			page.Instance = h.o.Instance

@@ -152,6 +152,11 @@ func DeliverSubject(user, subscription string) string {
 	return SubjectDeliver + user + "." + subscription
 }
 
+// TrailSubject is where the log of a service, router, retry or dlq, is searched
+// for a message: TrailRequest → TrailReply. It may take as long as reading the
+// whole log.
+func TrailSubject(service string) string { return Prefix + service + ".trail" }
+
 // WorkerSubject is the subject a worker answers a verb on.
 func WorkerSubject(worker, verb string) string { return SubjectWorker + worker + "." + verb }
 

@@ -39,6 +39,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).health,
 	(*Service).diagnostic,
 	(*Service).reconciliation,
+	(*Service).why,
 }
 
 // addAPI adds every operation to mux, and what describes them: /openapi.json,

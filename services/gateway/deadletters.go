@@ -87,7 +87,7 @@ func (s *Service) deadLetters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			q := protocol.DeadActRequest{MessageID: in.Body.MessageID, Queue: queue, Topic: topic, All: in.Body.All}
+			q := protocol.DeadActRequest{MessageID: in.Body.MessageID, Queue: queue, Topic: topic, All: in.Body.All, By: askedByHTTP}
 			return answered(mesh.Request[protocol.DeadActReply](ctx, s.nc, of.subject, q))
 		})
 	}

@@ -57,7 +57,7 @@ func (w *waitingSelection) request() (protocol.WaitingActRequest, error) {
 	if err == nil && w.Execution != "" {
 		err = scope.CheckExecution(w.Execution)
 	}
-	return protocol.WaitingActRequest{MessageID: w.MessageID, Queue: queue, Topic: topic, Execution: w.Execution, All: w.All}, err
+	return protocol.WaitingActRequest{MessageID: w.MessageID, Queue: queue, Topic: topic, Execution: w.Execution, All: w.All, By: askedByHTTP}, err
 }
 
 func (s *Service) listWaiting(ctx context.Context, in *waitingInput) (*answer[protocol.WaitingPage], error) {

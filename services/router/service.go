@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nuid"
 	"go.opentelemetry.io/otel"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -322,6 +323,9 @@ func (s *Service) serve(ctx context.Context) error {
 		return err
 	}
 	if err := mesh.EveryInstance(s.mesh, "executions", protocol.SubjectRouterExecutions, s.executions); err != nil {
+		return err
+	}
+	if err := mesh.Endpoint(s.mesh, "trail", protocol.TrailSubject(serviceName), books.NewTrails(s.bulk, serviceName).Find); err != nil {
 		return err
 	}
 	if err := mesh.EveryInstance(s.mesh, "stats", protocol.SubjectStats, s.stats); err != nil {

@@ -139,6 +139,7 @@ func (o *openLane) open(ctx context.Context) error {
 		serve(o, protocol.VerbClose, o.tell),
 		serve(o, protocol.VerbForget, o.forgetQueue),
 		serve(o, protocol.VerbAudit, o.audit),
+		serve(o, protocol.VerbEntry, o.entry),
 	)
 	if err != nil {
 		o.drain(ctx)

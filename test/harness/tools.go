@@ -129,3 +129,25 @@ func Program(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	return spawn(t, name, cmd, nil)
 }
+
+// Promtool is Prometheus' own tool for rules, got as Python is; of its package
+// nothing else is used, and nothing runs.
+func Promtool(t testing.TB) string {
+	t.Helper()
+	dir := installed(t, "promtool", []string{"prometheus"}, func(dir string) error {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		update, download := exec.Command("apt-get", "update", "-qq"), exec.Command("apt-get", "download", "-qq", "prometheus")
+		download.Dir = dir
+		if err := inOrder(update, download); err != nil {
+			return err
+		}
+		packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+		if err != nil || len(packages) != 1 {
+			return fmt.Errorf("%d packages came: %w", len(packages), err)
+		}
+		return inOrder(exec.Command("dpkg", "-x", packages[0], dir))
+	})
+	return filepath.Join(dir, "usr", "bin", "promtool")
+}

@@ -187,6 +187,7 @@ func (t *target) act(a *app, subject, done string) error {
 	if err != nil {
 		return err
 	}
+	q.By = whoAsks()
 	var reply protocol.DeadActReply
 	err = a.during(done, t.dead(a, &q), func() (err error) {
 		reply, err = askWithin[protocol.DeadActReply](a, longTimeout, subject, q)

@@ -135,6 +135,7 @@ func (t *waitingTarget) act(a *app, subject, done string) error {
 	if err != nil {
 		return err
 	}
+	q.By = whoAsks()
 	var reply protocol.WaitingActReply
 	err = a.during(done, t.waiting(a, &q), func() (err error) {
 		reply, err = askWithin[protocol.WaitingActReply](a, longTimeout, subject, q)

@@ -60,6 +60,7 @@ type commands struct {
 	Retry        retryCmd        `cmd:"" help:"Messages that wait for their time: look at them, release them, cancel them."`
 	Webhook      webhookCmd      `cmd:"" help:"Handlers that are called over HTTP: define, list and remove them."`
 	Stats        statsCmd        `cmd:"" help:"What the mesh has counted."`
+	Why          whyCmd          `cmd:"" help:"One message's life, in order: attempts, waits, dead letter, redrives, and where it is."`
 	Reconcile    reconcileCmd    `cmd:"" help:"Compare what the mesh has counted with what it holds; exit 1 if they differ, 4 if not all could be looked at."`
 	Diagnose     diagnoseCmd     `cmd:"" help:"Send a message of its own through every route and topic that is subscribed to, and back; exit 1 if one does not get through."`
 	Bench        benchCmd        `cmd:"" help:"A quick look at how fast this mesh is here: messages of its own, published and handled, for a few seconds."`

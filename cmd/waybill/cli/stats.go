@@ -2,34 +2,148 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-type statsCmd struct{ watching }
+type statsCmd struct {
+	watching
 
-func (c *statsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
+	Routes bool `short:"r" help:"By route as well."`
+}
 
-func (c *statsCmd) list(a *app) error {
-	nc, err := a.connect()
-	if err != nil {
-		return err
+func (c *statsCmd) Run(a *app) error {
+	var before *sample
+	return c.watching.run(a, func(a *app) error {
+		nc, err := a.connect()
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		all, err := gatherStats(a, nc)
+		if err != nil {
+			return err
+		}
+		if c.Watch {
+			before = sampleOf(all, before)
+			return a.show(before, func() { c.report(a, all, before) })
+		}
+		return a.show(all, func() { c.report(a, all, nil) })
+	})
+}
+
+// report is for people; with a sample it has its rates.
+func (c *statsCmd) report(a *app, all []protocol.Stats, s *sample) {
+	if s != nil {
+		s.report(a)
+	} else {
+		report(a, all)
 	}
-	defer nc.Close()
+	if c.Routes {
+		a.sayf("")
+		tabulateRoutes(a, all)
+	}
+}
+
+func gatherStats(a *app, nc *nats.Conn) ([]protocol.Stats, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
 	defer cancel()
 	all, err := mesh.Gather[protocol.Stats](ctx, nc, protocol.SubjectStats, protocol.Empty{}, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(all) == 0 {
-		return unreachable(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
+		return nil, unreachable(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
 	}
 	slices.SortFunc(all, compareService)
-	return a.show(all, func() { report(a, all) })
+	return all, nil
+}
+
+// sample is what --watch shows.
+type sample struct {
+	At       time.Time          `json:"at"`
+	Counters map[string]uint64  `json:"counters"` // over all services
+	Rates    map[string]float64 `json:"rates"`    // a second, since the one before
+	Gauges   map[string]float64 `json:"gauges"`
+}
+
+// notOfMessages are counted in every ledger a message passes.
+var notOfMessages = []string{protocol.CountTaken, protocol.CountSent, protocol.CountTakeovers}
+
+func sampleOf(all []protocol.Stats, before *sample) *sample {
+	s := &sample{At: time.Now().UTC(), Counters: map[string]uint64{}, Rates: map[string]float64{}, Gauges: map[string]float64{}}
+	for _, one := range all {
+		for name, n := range one.Counters {
+			if !slices.Contains(notOfMessages, name) {
+				s.Counters[name] += n
+			}
+		}
+		for _, name := range []string{"ready", "in_flight", "waiting", "dead", "moving"} {
+			s.Gauges[name] += one.Gauges[name]
+		}
+	}
+	if before == nil {
+		return s
+	}
+	for name, n := range s.Counters {
+		// A ledger that changes hands is nobody's for a moment.
+		s.Rates[name] = max(0, float64(int64(n)-int64(before.Counters[name]))/s.At.Sub(before.At).Seconds())
+	}
+	return s
+}
+
+// report is a table of the counters with their rates, and one of what there is.
+func (s *sample) report(a *app) {
+	g := newGrid("COUNTER", "TOTAL", "A SECOND")
+	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
+		g.row(name, s.Counters[name], fmt.Sprintf("%.1f", s.Rates[name]))
+	}
+	g.write(a.stdout)
+	a.sayf("")
+	now := newGrid("NOW", "MESSAGES")
+	for _, name := range slices.Sorted(maps.Keys(s.Gauges)) {
+		now.row(name, s.Gauges[name])
+	}
+	now.write(a.stdout)
+}
+
+// tabulateRoutes is a table with a line for each route.
+func tabulateRoutes(a *app, all []protocol.Stats) {
+	columns := []string{
+		protocol.CountPublished, protocol.CountAcknowledged, protocol.CountFailed, protocol.CountRejected, protocol.CountRetried,
+		protocol.CountDeadLettered, protocol.CountRedriven, protocol.CountDiscarded, protocol.CountFiltered,
+	}
+	sums := map[string]map[string]uint64{}
+	for _, s := range all {
+		for route, counters := range s.Routes {
+			if sums[route] == nil {
+				sums[route] = map[string]uint64{}
+			}
+			for name, n := range counters {
+				sums[route][name] += n
+			}
+		}
+	}
+	header := append(make([]any, 0, 1+len(columns)), "ROUTE")
+	for _, name := range columns {
+		header = append(header, name)
+	}
+	g := newGrid(header...)
+	for _, route := range slices.Sorted(maps.Keys(sums)) {
+		row := append(make([]any, 0, 1+len(columns)), route)
+		for _, name := range columns {
+			row = append(row, sums[route][name])
+		}
+		g.row(row...)
+	}
+	g.write(a.stdout)
 }
 
 func compareService(x, y protocol.Stats) int {

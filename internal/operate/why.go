@@ -1,0 +1,162 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// Story is one message's life, as far as it is kept: in each queue that it
+// came to.
+type Story struct {
+	MessageID string `json:"message_id"`
+	Lives     []Life `json:"lives"` // in order of queue
+	// Unseen are services whose logs could not be looked at: something may be
+	// missing.
+	Unseen []string `json:"unseen"`
+}
+
+// Life is a message's life in a queue. What it says of the past is from the
+// message's own record, and its end from the log that has it.
+type Life struct {
+	protocol.Trail
+
+	State string               `json:"state"`
+	Entry *protocol.EntryState `json:"entry,omitempty"` // of one that is in a lane
+}
+
+// logServices keep messages.
+var logServices = []string{"router", "retry", "dlq"}
+
+// Why looks for a message in every log. NOT_FOUND: none has it; the text says
+// since when the logs have everything. INVALID_ARGS: it is no message id.
+func Why(ctx context.Context, nc *nats.Conn, id string) (Story, error) {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return Story{}, protocol.Errorf(protocol.CodeInvalidArgs, "%.64q is no message id: it is what a publish is answered with, such as 0198c5f2-7f5e-7c3a-9b1d-3f2a6c4e8d10", id)
+	}
+	story := Story{MessageID: parsed.String(), Lives: []Life{}, Unseen: []string{}}
+	replies, err := trails(ctx, nc, story.MessageID, &story.Unseen)
+	if err != nil {
+		return story, err
+	}
+	best := map[string]protocol.Trail{}
+	var since time.Time
+	for _, r := range replies {
+		if r.Since.After(since) {
+			since = r.Since
+		}
+		for _, t := range r.Trails {
+			if old, known := best[t.Queue]; !known || compareTrails(t, old) > 0 {
+				best[t.Queue] = t
+			}
+		}
+	}
+	for _, t := range best {
+		story.Lives = append(story.Lives, lifeOf(ctx, nc, t))
+	}
+	slices.SortFunc(story.Lives, func(a, b Life) int { return strings.Compare(a.Queue, b.Queue) })
+	if len(story.Lives) == 0 {
+		return story, unknownMessage(parsed, since)
+	}
+	return story, nil
+}
+
+// unknownMessage says what may be said of a message that no log has.
+func unknownMessage(id uuid.UUID, since time.Time) error {
+	sec, nsec := id.Time().UnixTime()
+	published := time.Unix(sec, nsec)
+	if id.Version() == 7 && !since.IsZero() && published.Before(since) {
+		return protocol.Errorf(protocol.CodeNotFound, "no log has %s: it was published at %s, has ended since, and the logs go back to %s only (or it was never here)",
+			id, published.UTC().Format(time.RFC3339), since.Format(time.RFC3339))
+	}
+	return protocol.Errorf(protocol.CodeNotFound, "no log has %s: nobody published it here, or nobody subscribed to its topic", id)
+}
+
+func trails(ctx context.Context, nc *nats.Conn, id string, unseen *[]string) ([]protocol.TrailReply, error) {
+	replies, errs := make([]protocol.TrailReply, len(logServices)), make([]error, len(logServices))
+	var asking sync.WaitGroup
+	for i, service := range logServices {
+		asking.Go(func() {
+			replies[i], errs[i] = mesh.Request[protocol.TrailReply](ctx, nc, protocol.TrailSubject(service), protocol.TrailRequest{MessageID: id})
+		})
+	}
+	asking.Wait()
+	for i, err := range errs {
+		switch {
+		case err == nil:
+		case protocol.CodeOf(err) == protocol.CodeUnavailable:
+			*unseen = append(*unseen, logServices[i])
+		default:
+			return nil, err
+		}
+	}
+	if len(*unseen) == len(logServices) {
+		return nil, errors.Join(errs[0])
+	}
+	return replies, nil
+}
+
+// compareTrails says which of two trails in a queue is the later one.
+func compareTrails(a, b protocol.Trail) int {
+	return cmp.Or(
+		cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Attempt, b.Attempt),
+		cmp.Compare(leaving(b), leaving(a)), lastOf(a).Compare(lastOf(b)),
+	)
+}
+
+// leaving is 1 for one that was, or is being, handed over: another ledger has
+// more to say.
+func leaving(t protocol.Trail) int {
+	if t.Dest != "" {
+		return 1
+	}
+	return 0
+}
+
+func lastOf(t protocol.Trail) time.Time {
+	last := t.EndedAt
+	for _, at := range []time.Time{t.DecidedAt, t.AcceptedAt} {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+func lifeOf(ctx context.Context, nc *nats.Conn, t protocol.Trail) Life {
+	l := Life{Trail: t}
+	switch service := serviceOf(t.Ledger); {
+	case !t.EndedAt.IsZero():
+		l.State = protocol.StateEnded
+	case t.Dest != "":
+		l.State = protocol.StateMoving
+	case service == "retry":
+		l.State = protocol.StateWaiting
+	case service == "dlq":
+		l.State = protocol.StateDead
+	default:
+		l.inLane(ctx, nc)
+	}
+	return l
+}
+
+// inLane asks the lane's owner. While there is none it is ready at most.
+func (l *Life) inLane(ctx context.Context, nc *nats.Conn) {
+	l.State = protocol.StateReady
+	state, err := mesh.Request[protocol.EntryState](ctx, nc, protocol.SubjectLane+l.Ledger+"."+protocol.VerbEntry, protocol.EntryRequest{Key: l.Key})
+	if err != nil {
+		return
+	}
+	l.Entry, l.State = &state, cmp.Or(state.State, protocol.StateEnded)
+}
