@@ -46,12 +46,7 @@ func (s *store) putExecution(ctx context.Context, d *executionDoc) error {
 	if err != nil {
 		return err
 	}
-	var revision uint64
-	if d.revision == 0 {
-		revision, err = s.kv.Create(ctx, executionKey+d.Execution.Execution, data)
-	} else {
-		revision, err = s.kv.Update(ctx, executionKey+d.Execution.Execution, data, d.revision)
-	}
+	revision, err := s.write(ctx, executionKey+d.Execution.Execution, data, d.revision)
 	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return errMoved
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -919,4 +920,49 @@ func TestAnObserverIDBelongsToOneWorker(t *testing.T) {
 func responds(nc *nats.Conn, worker string) bool {
 	_, err := nc.Request(protocol.WorkerSubject(worker, protocol.VerbProbe), nil, 100*time.Millisecond)
 	return !errors.Is(err, nats.ErrNoResponders)
+}
+
+// Who has left stays so, and what is open again is, also when a NATS that was
+// killed has built its state anew from what is on its disk.
+func TestWhatWasRemovedStaysSoAfterACrash(t *testing.T) {
+	dir, crashed := t.TempDir(), t.TempDir()
+	server, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(guard(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	nc := mustConnect(t, server)
+	mustStart(t, server, registry.Options{})
+	hello(t, nc, one("stays", execution, "a"))
+	left := one("left", execution, "a")
+	for left.Revision = range uint64(70) { // more than the bucket has room for
+		hello(t, nc, left)
+	}
+	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "left", Revision: left.Revision})
+	request[protocol.Execution](t, nc, protocol.SubjectExecutionClose, protocol.ExecutionCloseRequest{Execution: "open"})
+	request[protocol.Empty](t, nc, protocol.SubjectExecutionReopen, protocol.ExecutionReopenRequest{Execution: "open"})
+	if err := os.CopyFS(crashed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	second, err := natsserver.Start(guard(t), natsserver.Options{DataDir: crashed, Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := second.Stop(guard(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	mustStart(t, second, registry.Options{})
+	nc = mustConnect(t, second)
+	if listed := workers(t, nc); len(listed) != 1 || listed[0].ID != "stays" {
+		t.Errorf("after the crash these are listed: %+v", listed)
+	}
+	if page := request[protocol.ExecutionsPage](t, nc, protocol.SubjectExecutions, protocol.ExecutionsRequest{}); len(page.Executions) > 0 {
+		t.Errorf("after the crash these are closed: %+v", page.Executions)
+	}
 }

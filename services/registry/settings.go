@@ -72,11 +72,7 @@ func (s *store) putSettings(ctx context.Context, doc *settingsDoc) error {
 	if err != nil {
 		return err
 	}
-	if read == 0 {
-		doc.Revision, err = s.kv.Create(ctx, settingsKey, data)
-	} else {
-		doc.Revision, err = s.kv.Update(ctx, settingsKey, data, read)
-	}
+	doc.Revision, err = s.write(ctx, settingsKey, data, read)
 	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return errMoved
 	}

@@ -28,6 +28,12 @@ const (
 	// all its characters.
 	topicPolicyKey = "policy-topic."
 	claimKey       = "observer."
+
+	// history is how many revisions of a record the bucket has room for. NATS
+	// keeps no note of what it drops for want of room: if it is killed after the
+	// record was removed, the last revision that it dropped is there again. So
+	// older ones are purged, which it does note, before the room is used up.
+	history = 64
 )
 
 // errMoved: another registry, or another request, changed the record first.
@@ -66,7 +72,7 @@ func openStore(ctx context.Context, nc *nats.Conn, replicas int) (*store, error)
 		return nil, err
 	}
 	kv, err := mesh.Bucket(ctx, js, jetstream.KeyValueConfig{
-		Bucket: Bucket, Description: "Waybill: workers and policies", History: 1, Replicas: replicas,
+		Bucket: Bucket, Description: "Waybill: workers and policies", History: history, Replicas: replicas,
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +81,31 @@ func openStore(ctx context.Context, nc *nats.Conn, replicas int) (*store, error)
 	if err != nil {
 		return nil, fmt.Errorf("opening the bucket %s: %w", Bucket, err)
 	}
+	if cfg := stream.CachedInfo().Config; cfg.MaxMsgsPerSubject < history { // of an earlier version
+		cfg.MaxMsgsPerSubject = history
+		if stream, err = js.UpdateStream(ctx, cfg); err != nil {
+			return nil, fmt.Errorf("updating the bucket %s: %w", Bucket, err)
+		}
+	}
 	return &store{js: js, kv: kv, stream: stream}, nil
+}
+
+// write writes a record over the revision it was read at, 0 if there was none,
+// and removes those before.
+func (s *store) write(ctx context.Context, key string, data []byte, over uint64) (revision uint64, err error) {
+	if over == 0 {
+		return s.kv.Create(ctx, key, data)
+	}
+	revision, err = s.kv.Update(ctx, key, data, over)
+	if err == nil {
+		_ = s.purge(ctx, key, revision) // else the next does
+	}
+	return revision, err
+}
+
+// purge removes a record's revisions before one.
+func (s *store) purge(ctx context.Context, key string, before uint64) error {
+	return s.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+Bucket+"."+key), jetstream.WithPurgeSequence(before))
 }
 
 // worker reads a worker's record; nil if there is none.
@@ -106,12 +136,7 @@ func (s *store) put(ctx context.Context, d *workerDoc) error {
 	if err != nil {
 		return err
 	}
-	var revision uint64
-	if d.KVRevision == 0 {
-		revision, err = s.kv.Create(ctx, workerKey+d.ID, data)
-	} else {
-		revision, err = s.kv.Update(ctx, workerKey+d.ID, data, d.KVRevision)
-	}
+	revision, err := s.write(ctx, workerKey+d.ID, data, d.KVRevision)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return errMoved
@@ -127,7 +152,7 @@ func (s *store) put(ctx context.Context, d *workerDoc) error {
 // remove removes a worker's record that says Gone, and leaves no marker behind.
 // One that was written since stays.
 func (s *store) remove(ctx context.Context, d *workerDoc) error {
-	return s.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+Bucket+"."+workerKey+d.ID), jetstream.WithPurgeSequence(d.KVRevision+1))
+	return s.purge(ctx, workerKey+d.ID, d.KVRevision+1)
 }
 
 // policy reads a queue's policy; ok is false if it has none of its own.
@@ -162,11 +187,9 @@ func (s *store) putPolicy(ctx context.Context, queue string, d policyDoc, revisi
 	case d.Policy == defaultPolicy(queue) && revision == 0:
 		return nil
 	case d.Policy == defaultPolicy(queue):
-		err = s.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+Bucket+"."+key), jetstream.WithPurgeSequence(revision+1))
-	case revision == 0:
-		_, err = s.kv.Create(ctx, key, data)
+		err = s.purge(ctx, key, revision+1)
 	default:
-		_, err = s.kv.Update(ctx, key, data, revision)
+		_, err = s.write(ctx, key, data, revision)
 	}
 	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return errMoved
@@ -204,11 +227,7 @@ func (s *store) putClaim(ctx context.Context, queue string, d *claimDoc, revisio
 	if err != nil {
 		return err
 	}
-	if revision == 0 {
-		_, err = s.kv.Create(ctx, claimKey+encoded(queue), data)
-	} else {
-		_, err = s.kv.Update(ctx, claimKey+encoded(queue), data, revision)
-	}
+	_, err = s.write(ctx, claimKey+encoded(queue), data, revision)
 	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return errMoved
 	}

@@ -317,9 +317,6 @@ func (d *delivery) event(v protocol.Decision) ledger.Event {
 	if d.span != nil {
 		e.Trace = []byte(tracing.Ref(d.span.SpanContext()))
 	}
-	if d.span != nil {
-		e.Trace = []byte(tracing.Ref(d.span.SpanContext()))
-	}
 	return e
 }
 
