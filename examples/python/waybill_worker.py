@@ -1,9 +1,20 @@
 """Publish to a Waybill mesh and work for it, with nats-py and nothing else (Python 3.11 or later).
 
-Written from docs/protocol.md; the section that a piece of code keeps is named there.
+    mesh = await connect("nats://127.0.0.1:4222")
+    mesh.work("run-1", "tasks", handler, concurrency=4)    # a queue, shared with all that work it
+    mesh.observe("orders.created", handler, observer_id="billing")
+    await mesh.start()
+    await mesh.publish_queue("run-1", "tasks", b"...")
+    await mesh.stop(window=10)
+
+A handler is a coroutine function that takes a Delivery. To return is to acknowledge; to raise is a failed try, or what
+the exception says: Reject, Retry, Incomplete. At the time limit the handler is cancelled. A handler must not block the
+event loop: a worker that cannot answer for 15 s has vanished, and what it holds is delivered to others.
 """
 
 import asyncio
+import contextlib
+import functools
 import json
 import logging
 import os
@@ -12,349 +23,377 @@ import socket
 import string
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import nats
-from nats.errors import Error as NATSError, NoRespondersError, TimeoutError as NATSTimeout
-
-ANSWER_TIME = 10  # seconds, for every request
-REMEMBER = 60  # seconds, outcomes
-MAX_ERROR = 8 << 10  # bytes, of an error's text
+import nats.errors
 
 log = logging.getLogger("waybill")
 
+REQUEST_S = 10  # the limit of each request
+MINUTE = 60  # how long an outcome is remembered
+ERROR_BYTES = 8192  # the mesh keeps no more of an error
+LOST = (nats.errors.Error, asyncio.TimeoutError, OSError)  # what the client raises when it could not say it now
+
 
 class WaybillError(Exception):
-    """A refusal, with its code; TIMEOUT and UNAVAILABLE may be tried again."""
+    """The mesh said no. No answer at all has the code UNAVAILABLE too."""
 
     def __init__(self, code, message):
         super().__init__(f"{code}: {message}")
-        self.code = code
+        self.code, self.message = code, message
 
 
 class Reject(Exception):
-    """Raised by a handler: the message can never succeed."""
+    """The message can never succeed: a dead letter at once."""
 
 
-class RetryAfter(Exception):
-    """Raised by a handler: the message has failed, and is not tried again before that."""
+class Retry(Exception):
+    """Failed, and not to be tried before so many milliseconds."""
 
-    def __init__(self, text, seconds):
+    def __init__(self, text="", after_ms=0):
         super().__init__(text)
-        self.milliseconds = int(seconds * 1000)
+        self.after_ms = after_ms
+
+
+class Incomplete(Exception):
+    """Neither done nor failed ("pending", ...): it comes again after a pause, and costs no try."""
+
+    def __init__(self, outcome="pending", text=""):
+        super().__init__(text)
+        self.outcome = outcome
 
 
 @dataclass
 class Delivery:
-    """One attempt at one message."""
-
-    id: str
+    data: bytes
+    headers: dict
+    id: str  # the same through retries and redrives
     attempt: int
     max_retries: int
+    timeout_ms: int
     generation: int
-    headers: dict
-    data: bytes
 
 
 @dataclass
-class Subscription:
-    spec: dict  # as it stands in hello
-    handler: object  # async def handler(delivery)
-    deliver: str = ""
-    refused: dict = None
-
-
-@dataclass
-class Memory:
-    """What a worker knows of its deliveries, by their reply subjects."""
-
-    running: dict = field(default_factory=dict)  # reply subject: task
-    finished: dict = field(default_factory=dict)  # reply subject: Finished, oldest first
-    epochs: dict = field(default_factory=dict)  # lane: the highest that was seen
-
-    def is_former(self, lane, epoch):
-        """Whether a lane's owner is a former one; otherwise the epoch is noted."""
-        if epoch < self.epochs.get(lane, 0):
-            return True
-        self.epochs[lane] = epoch
-        return False
-
-    def forget_old(self):
-        for reply, end in list(self.finished.items()):
-            if time.monotonic() - end.at < REMEMBER:
-                return
-            del self.finished[reply]
+class Running:
+    task: asyncio.Task = None
+    expired: bool = False  # stopped for its time limit
+    handed_back: bool = False  # already answered cancelled: what it says now is of no use
 
 
 @dataclass
 class Finished:
+    at: float
     outcome: str
-    text: str = ""
-    retry_after_ms: int = 0
-    at: float = field(default_factory=time.monotonic)
-    sent: bool = False  # the server is known to have it
+    error: str
+    retry_after_ms: int
 
 
-async def connect(url="nats://127.0.0.1:4222", name=None, **options):
-    """A Mesh, which reconnects for ever. Options are those of nats.connect."""
-    mesh = Mesh(name or f"{socket.gethostname()}/{os.path.basename(sys.argv[0]) or 'python'}")
+async def connect(url="nats://127.0.0.1:4222"):
+    mesh = Mesh()
+    # Short pings, since a connection that is dead without a sign must be noticed before the 15 s of silence are over.
     mesh.nc = await nats.connect(
-        url, name=mesh.name, max_reconnect_attempts=-1, reconnect_time_wait=0.1, reconnected_cb=mesh._reconnected, **options)
+        url, max_reconnect_attempts=-1, reconnect_time_wait=0.5, ping_interval=4, max_outstanding_pings=2,
+        disconnected_cb=mesh._on_disconnected, reconnected_cb=mesh._on_reconnected, error_cb=mesh._on_error)
     return mesh
 
 
 class Mesh:
-    """A connection: publish(), and work() and observe() followed by start()."""
+    def __init__(self):
+        self.worker_id = "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))
+        # The name is stable over restarts (no pid): an observer's id is given back to who has the same name.
+        self.name = f"{socket.gethostname()}/{os.path.basename(sys.argv[0]) or 'python'}"[:256]
+        self.nc, self.revision, self.keepalive_s = None, 0, 5
+        self.specs, self.handlers, self.slots = [], {}, {}  # what is declared; by ref the handlers and free slots
+        self.subjects = set()  # deliver subjects that are subscribed to
+        self.epochs = {}  # lane -> the highest epoch seen
+        self.running, self.finished = {}, {}  # reply subject -> Running, Finished
+        self.arrived = 0.0  # outcomes from before this time have reached the server
+        self.losses = 0  # of the connection
+        self.started = self.draining = self.handing_back = False
+        self.hello_lock, self.tasks, self.inbox = asyncio.Lock(), set(), None
 
-    def __init__(self, name):
-        self.name = name
-        self.nc = None
-        alphabet = string.ascii_letters + string.digits
-        self.worker_id = "".join(secrets.choice(alphabet) for _ in range(22))
-        self.subscriptions = {}  # ref: Subscription
-        self.memory = Memory()
-        self.revision = 0
-        self.draining = False
-        self._keepalive_s = 5
-        self._talking = asyncio.Lock()
-        self._inbox = None
-        self._beating = None
-        self._renewing = None
+    # -- publishing
 
-    # Publish
+    async def publish_queue(self, execution, route, data, **more):
+        return await self._publish(f"wb.v1.pub.queue.{execution}.{route}", data, **more)
 
-    async def publish_queue(self, execution, route, data, **options):
-        """Publishes to a route of an execution; returns the answer once it is stored."""
-        return await self._publish(f"wb.v1.pub.queue.{execution}.{route}", data, **options)
+    async def publish_topic(self, topic, data, **more):
+        return await self._publish(f"wb.v1.pub.topic.{topic}", data, **more)
 
-    async def publish_topic(self, topic, data, **options):
-        """Publishes to everybody who subscribes to a topic."""
-        return await self._publish(f"wb.v1.pub.topic.{topic}", data, **options)
-
-    async def _publish(self, subject, data, headers=None, dedup_id=None, delay_ms=None, group=None, priority=None):
-        headers = dict(headers or {})
-        for name, value in (("Nats-Msg-Id", dedup_id), ("Waybill-Delay-Ms", delay_ms), ("Waybill-Group", group), ("Waybill-Priority", priority)):
-            if value is not None:
-                headers[name] = str(value)
-        return await self._request(subject, data, headers or None)
+    async def _publish(self, subject, data, headers=None, dedup_id=None):
+        # Always with an id, so that it can be said again when nobody knows whether it was heard.
+        headers = {**(headers or {}), "Nats-Msg-Id": dedup_id or secrets.token_hex(16)}
+        for pause in (0.25, 0.5, 1, 2, 4, None):
+            try:
+                return await self._request(subject, data, headers)
+            except WaybillError as e:
+                if e.code != "UNAVAILABLE" or pause is None:
+                    raise
+            await asyncio.sleep(pause)
 
     async def _request(self, subject, data, headers=None):
+        """The answer's document. Nobody there, no answer and no connection are all UNAVAILABLE: to be asked again."""
         try:
-            answer = await self.nc.request(subject, data, timeout=ANSWER_TIME, headers=headers)
-        except NoRespondersError:
-            raise WaybillError("UNAVAILABLE", f"nobody answers {subject}; nothing was done") from None
-        except (NATSTimeout, asyncio.TimeoutError):
-            raise WaybillError("TIMEOUT", f"no answer from {subject}; it may have been done") from None
+            answer = await self.nc.request(subject, data, timeout=REQUEST_S, headers=headers)
+        except nats.errors.MaxPayloadError as e:
+            raise WaybillError("PAYLOAD_TOO_LARGE", str(e)) from e
+        except (nats.errors.BadSubjectError, ValueError) as e:
+            raise WaybillError("INVALID_NAME", subject) from e
+        except LOST as e:
+            raise WaybillError("UNAVAILABLE", repr(e)) from e
         body = json.loads(answer.data or b"{}")
-        if "error" in body and "code" in body:
+        if "code" in body and "error" in body:
             raise WaybillError(body["code"], body.get("message", ""))
         return body
 
-    # Work
+    # -- declaring
 
-    def work(self, execution, route, handler, **policy):
-        """Handles a route's messages from start() on. policy: concurrency, max_retries, backoff_ms, timeout_ms, type, …"""
-        self._add({"execution": execution, "route": route, **policy}, handler)
+    def work(self, execution, route, handler, **options):
+        self._declare(handler, kind="work", execution=execution, route=route, **options)
 
-    def observe(self, topic, handler, **policy):
-        """Handles a topic's messages from a durable queue; policy also: observer_id, group, filters."""
-        self._add({"kind": "observe", "topic": topic, **policy}, handler)
+    def observe(self, topic, handler, **options):
+        self._declare(handler, kind="observe", topic=topic, **options)
 
-    def listen(self, topic, handler, **policy):
-        """Handles what is published to a topic from now on, in one attempt each."""
-        self._add({"kind": "listen", "topic": topic, **policy}, handler)
+    def listen(self, topic, handler, **options):
+        self._declare(handler, kind="listen", topic=topic, **options)
 
-    def _add(self, spec, handler):
-        ref = str(len(self.subscriptions) + 1)
-        self.subscriptions[ref] = Subscription({"ref": ref, **spec}, handler)
+    def _declare(self, handler, **spec):  # options are the fields of a subscription, as the protocol names them
+        ref = str(len(self.specs))
+        self.specs.append({"ref": ref, **spec})
+        self.handlers[ref] = handler
+        self.slots[ref] = spec.get("concurrency", 10)
 
     async def start(self):
-        """Returns when the mesh knows this worker. Raises what the mesh refuses."""
-        me = f"wb.v1.worker.{self.worker_id}"
-        self._inbox = self.nc.new_inbox()
-        await self.nc.subscribe(me + ".probe", cb=self._probed)
-        await self.nc.subscribe(me + ".claims", cb=self._claims)
-        await self.nc.subscribe(self._inbox, cb=self._keepalive_answered)
-        await self._hello()
-        for s in self.subscriptions.values():
-            if s.refused:
-                raise WaybillError(s.refused["code"], s.refused["message"])
-        self._beating = asyncio.create_task(self._beat())
+        """Returns when the declaration is in force. Raises WaybillError if the mesh refused it or any part of it."""
+        await self.nc.subscribe(f"wb.v1.worker.{self.worker_id}.probe", cb=self._on_probe)
+        await self.nc.subscribe(f"wb.v1.worker.{self.worker_id}.claims", cb=self._on_claims)
+        self.inbox = self.nc.new_inbox()
+        await self.nc.subscribe(self.inbox, cb=self._on_keepalive_reply)
+        refused = await self._hello()
+        self.started = True
+        for r in refused:
+            await self.stop()
+            raise WaybillError(r["error"]["code"], r["error"]["message"])
+        self._spawn(self._keep_alive())
 
     async def _hello(self):
-        async with self._talking:
-            self.revision += 1
-            answer = await self._request("wb.v1.registry.hello", json.dumps({
-                "worker_id": self.worker_id, "name": self.name, "sdk": "example-python", "revision": self.revision,
-                "subscriptions": [{**s.spec, "draining": self.draining} for s in self.subscriptions.values()],
-            }).encode())
-            self._keepalive_s = answer["keepalive_ms"] / 1000
-            for warning in answer.get("warnings") or []:
-                log.warning("the registry warns: %s", warning)
-            for refused in answer.get("refused") or []:
-                self.subscriptions[refused["ref"]].refused = refused["error"]
-            for registered in answer.get("subscriptions") or []:
-                s = self.subscriptions[registered["ref"]]
-                s.refused = None
-                if s.deliver != registered["deliver"]:
-                    s.deliver = registered["deliver"]
-                    await self.nc.subscribe(s.deliver, cb=self._receiver(s))
-            await self._say_alive()
+        """Says what we want until it is heard; returns what was refused."""
+        async with self.hello_lock:
+            pause = 0.25
+            while True:
+                self.revision += 1
+                hello = {"worker_id": self.worker_id, "name": self.name, "revision": self.revision,
+                         "subscriptions": [{**spec, "draining": self.draining} for spec in self.specs]}
+                try:
+                    answer = await self._request("wb.v1.registry.hello", json.dumps(hello).encode())
+                    break
+                except WaybillError as e:
+                    # CONFLICT: a later one was heard, or our bye; the next revision is newer.
+                    if e.code not in ("UNAVAILABLE", "CONFLICT"):
+                        raise
+                    log.warning("hello: %s", e)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 10)
+            for got in answer.get("subscriptions", []):
+                if got["deliver"] not in self.subjects:
+                    self.subjects.add(got["deliver"])
+                    await self.nc.subscribe(got["deliver"], cb=functools.partial(self._on_delivery, got["ref"]))
+            for warning in answer.get("warnings", []):
+                log.warning("the mesh warns: %s", warning)
+            self.keepalive_s = answer["keepalive_ms"] / 1000
+        await self._send_keepalive()
+        return answer.get("refused", [])
 
-    async def _say_alive(self):
-        """A keepalive. Outcomes that went before it on the connection have reached the server when it is flushed."""
-        before = list(self.memory.finished.values())
-        beat = json.dumps({"revision": self.revision, "in_flight": len(self.memory.running)}).encode()
-        await self.nc.publish(f"wb.v1.keepalive.{self.worker_id}", beat, reply=self._inbox)
-        await self.nc.flush(ANSWER_TIME)
-        for end in before:
-            end.sent = True
-        self.memory.forget_old()
-
-    async def _beat(self):
-        while True:
-            await asyncio.sleep(self._keepalive_s)
-            try:
-                await self._say_alive()
-            except (NATSError, asyncio.TimeoutError) as e:
-                log.info("no keepalive: %s", e)
-
-    async def _keepalive_answered(self, msg):
-        if not msg.headers and json.loads(msg.data).get("known") is False:
-            self._renew()
-
-    async def _reconnected(self):
-        if not self._inbox:
-            return  # nothing but publishes
-        for reply, end in list(self.memory.finished.items()):
-            if not end.sent:
-                await self._tell(reply, end)
-        self._renew()
-
-    def _renew(self):
-        """Says hello again until it is taken."""
-        if self._renewing is None or self._renewing.done():
-            self._renewing = asyncio.create_task(self._hello_until_taken())
-
-    async def _hello_until_taken(self):
-        wait = 0.25
-        while True:
-            try:
-                return await self._hello()
-            except (WaybillError, NATSError, asyncio.TimeoutError) as e:
-                log.warning("hello was not taken: %s", e)
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, 10)
-
-    # Handle deliveries
-
-    def _receiver(self, subscription):
-        async def receive(msg):
-            lane, token = lane_and_token(msg.reply)
-            memory = self.memory
-            if not token or memory.is_former(lane, number(msg.headers, "Waybill-Epoch")):
-                return
-            if msg.reply in memory.running:
-                return  # its outcome will do
-            end = memory.finished.get(msg.reply)
-            if end and end.outcome != "cancelled":
-                await self._tell(msg.reply, end)
-            elif self.draining:
-                await self._finish(msg.reply, Finished("cancelled", "the worker is shutting down"))
-            else:
-                memory.finished.pop(msg.reply, None)
-                memory.running[msg.reply] = asyncio.create_task(self._run(subscription, msg))
-        return receive
-
-    async def _run(self, subscription, msg):
-        limit = number(msg.headers, "Waybill-Timeout-Ms") / 1000 or None
-        clock = asyncio.timeout(limit)
+    async def _hello_again(self):
+        if self.hello_lock.locked():
+            return  # one is on its way, and it says everything
         try:
-            async with clock:
-                await subscription.handler(delivery_of(msg))
-            end = Finished("acknowledged")
-        except Reject as e:
-            end = Finished("rejected", str(e))
-        except RetryAfter as e:
-            end = Finished("failed", str(e), e.milliseconds)
-        except asyncio.CancelledError:
-            end = Finished("cancelled", "the worker is shutting down")
-        except Exception as e:  # whatever a handler raises
-            end = Finished("failed", f"the time limit of {limit} s has passed" if clock.expired() else f"{type(e).__name__}: {e}")
-        await self._finish(msg.reply, end)
+            refused = await self._hello()
+        except WaybillError as e:
+            log.error("hello: %s", e)  # the next keepalive's answer makes us ask again
+            return
+        for r in refused:
+            log.error("refused, asking again soon: %s", r)
+        if refused:
+            await asyncio.sleep(10)
+            self._spawn(self._hello_again())
 
-    async def _finish(self, reply, end):
-        self.memory.running.pop(reply, None)
-        self.memory.finished[reply] = end
-        await self._tell(reply, end)
+    # -- staying alive
 
-    async def _tell(self, reply, end):
-        headers = None if end.outcome == "acknowledged" else {"Waybill-Outcome": end.outcome}
-        if end.retry_after_ms:
-            headers["Waybill-Retry-After-Ms"] = str(end.retry_after_ms)
+    async def _keep_alive(self):
+        while True:
+            await asyncio.sleep(self.keepalive_s)
+            await self._send_keepalive()
+
+    async def _send_keepalive(self):
+        now, losses = time.monotonic(), self.losses
+        keepalive = json.dumps({"revision": self.revision, "in_flight": len(self.running)}).encode()
         try:
-            await self.nc.publish(reply, end.text.encode()[:MAX_ERROR], headers=headers)
-        except NATSError as e:
-            log.info("an outcome waits for the connection: %s", e)
+            await self.nc.publish(f"wb.v1.keepalive.{self.worker_id}", keepalive, reply=self.inbox)
+            await self.nc.flush(REQUEST_S)
+        except LOST:
+            return
+        if losses == self.losses:  # else the flush was answered on another connection than the outcomes went
+            self.arrived = now
+        for reply, f in list(self.finished.items()):
+            if f.at < min(self.arrived, now - MINUTE):
+                del self.finished[reply]
 
-    async def _probed(self, msg):
+    async def _on_probe(self, msg):
         await msg.respond(b"")
 
-    async def _claims(self, msg):
-        question = json.loads(msg.data)
-        self.memory.is_former(question["lane"], question["epoch"])
-        self.memory.forget_old()
-        running = [token for lane, token in map(lane_and_token, self.memory.running) if lane == question["lane"]]
-        finished = []
-        for reply, end in self.memory.finished.items():
-            lane, token = lane_and_token(reply)
-            if lane == question["lane"]:
-                finished.append({"token": token, "outcome": end.outcome, "error": end.text, "retry_after_ms": end.retry_after_ms})
-        await msg.respond(json.dumps({"running": running, "finished": finished[-1000:]}).encode())
+    async def _on_keepalive_reply(self, msg):
+        # NATS itself may answer too, with 503 and nothing: that only says that no registry is there at the moment.
+        if msg.data and json.loads(msg.data).get("known") is False:
+            self._spawn(self._hello_again())
 
-    # Stop
+    async def _on_error(self, e):  # what the client tries again by itself
+        log.info("nats: %r", e)
 
-    async def stop(self, window=25):
-        """Lets handlers finish, hands back what they do not finish within window seconds, and disconnects."""
-        self.draining = True
-        if self._inbox:
+    async def _on_disconnected(self):
+        self.losses += 1
+
+    async def _on_reconnected(self):
+        if self.started:
+            self._spawn(self._resume())
+
+    async def _resume(self):
+        """The client has subscribed again by itself; the rest is ours."""
+        for reply, f in list(self.finished.items()):
+            if f.at >= self.arrived:
+                await self._say(reply, f)
+        await self._hello_again()
+
+    # -- deliveries
+
+    async def _on_delivery(self, ref, msg):
+        headers = dict(msg.headers or {})
+        reply = msg.reply
+        if not reply.startswith("wb.v1.outcome.") or "Waybill-Message-Id" not in headers:
+            return
+        if not self._is_current(reply.split(".")[3], int(headers.get("Waybill-Epoch", 0))):
+            return  # from a router that has lost the lane
+        if reply in self.running:
+            return  # its outcome will do
+        if self.handing_back:
+            await self._finish(reply, "cancelled")
+            return
+        known = self.finished.get(reply)
+        if known and known.outcome != "cancelled":
+            await self._say(reply, known)
+            return
+        if self.slots[ref] <= 0:
+            # The mesh keeps to the concurrency, but does not count handlers that outstay their time limit: we do. What
+            # they leave no room for is not queued here, where its time would run, but handed back to come again.
+            await self._finish(reply, "cancelled")
+            return
+        self.slots[ref] -= 1
+        numbers = "x-delivery-attempt", "Waybill-Max-Retries", "Waybill-Timeout-Ms", "Waybill-Generation"
+        delivery = Delivery(
+            msg.data, headers, headers["Waybill-Message-Id"], *(int(headers.get(name, 0)) for name in numbers))
+        self.finished.pop(reply, None)  # handed back once: claims name it as running alone
+        run = self.running[reply] = Running()
+        run.task = self._spawn(self._run(ref, reply, run, delivery))
+
+    def _is_current(self, lane, epoch):
+        if epoch < self.epochs.get(lane, 0):
+            return False
+        self.epochs[lane] = epoch
+        return True
+
+    async def _run(self, ref, reply, run, delivery):
+        def expire():
+            run.expired = True
+            run.task.cancel()
+
+        limit = asyncio.get_running_loop().call_later((delivery.timeout_ms or 1800000) / 1000, expire)
+        try:
+            await self.handlers[ref](delivery)
+            outcome = "acknowledged", "", 0
+        except Reject as e:
+            outcome = "rejected", str(e), 0
+        except Incomplete as e:
+            outcome = e.outcome, str(e), 0
+        except Retry as e:
+            outcome = "failed", str(e), e.after_ms
+        except asyncio.CancelledError:
+            # The mesh has concluded a timeout by itself, or is about to: the same as to have failed.
+            outcome = ("failed", "the time limit is over", 0) if run.expired else ("cancelled", "", 0)
+        except Exception as e:
+            outcome = "failed", f"{type(e).__name__}: {e}", 0
+        finally:
+            self.slots[ref] += 1  # before the outcome is said, since that brings the next delivery
+            limit.cancel()
+        if not run.handed_back:
+            await self._finish(reply, *outcome)
+
+    async def _finish(self, reply, outcome, error="", retry_after_ms=0):
+        error = error.encode("utf-8", "replace")[:ERROR_BYTES].decode("utf-8", "ignore")
+        f = self.finished[reply] = Finished(time.monotonic(), outcome, error, retry_after_ms)
+        self.running.pop(reply, None)  # in one step with the line before: claims must find it in one of the two
+        await self._say(reply, f)
+
+    async def _say(self, reply, f):
+        headers = None if f.outcome == "acknowledged" else {"Waybill-Outcome": f.outcome}
+        if f.outcome == "failed" and f.retry_after_ms:
+            headers["Waybill-Retry-After-Ms"] = str(int(f.retry_after_ms))
+        try:
+            await self.nc.publish(reply, f.error.encode(), headers=headers)
+        except LOST as e:
+            log.info("an outcome waits for the connection: %r", e)
+
+    async def _on_claims(self, msg):
+        """A router asks what we hold of a lane. The running ones first, if too many."""
+        asked = json.loads(msg.data)
+        self._is_current(asked["lane"], asked["epoch"])
+        prefix = f"wb.v1.outcome.{asked['lane']}."
+        room = self.nc.max_payload // 2 - 64  # the answer is to be under half of that
+        held = [("running", reply.removeprefix(prefix)) for reply in self.running if reply.startswith(prefix)]
+        for reply, f in reversed(self.finished.items()):  # the latest ones are the likeliest to be lost
+            if reply.startswith(prefix):
+                held.append(("finished", {"token": reply.removeprefix(prefix), "outcome": f.outcome, "error": f.error,
+                                          "retry_after_ms": int(f.retry_after_ms)}))
+        claims = {"running": [], "finished": []}
+        for where, item in held:
+            room -= len(json.dumps(item)) + 2
+            if room < 0:
+                break
+            claims[where].append(item)
+        await msg.respond(json.dumps(claims).encode())
+
+    # -- stopping
+
+    async def stop(self, window=10):
+        """Takes nothing new, lets handlers finish for so many seconds, hands the others back, and says good-bye."""
+        if self.started:
+            end = time.monotonic() + window
+            self.draining = True
             try:
-                await self._hello()
-            except (WaybillError, NATSError, asyncio.TimeoutError) as e:
-                log.info("the end is not announced: %s", e)
-            tasks = list(self.memory.running.values())
-            if tasks:
-                _, late = await asyncio.wait(tasks, timeout=window)
-                for task in late:
-                    task.cancel()
-                await asyncio.gather(*late, return_exceptions=True)
-            for task in (self._beating, self._renewing):
-                if task:
-                    task.cancel()
+                await asyncio.wait_for(self._hello(), max(window, 1))
+            except (WaybillError, asyncio.TimeoutError) as e:
+                log.warning("stopping, but the mesh was not told: %r", e)
+            while self.running and time.monotonic() < end:
+                await asyncio.wait([run.task for run in self.running.values()], timeout=max(0, end - time.monotonic()))
+            self.handing_back = True
+            for reply, run in list(self.running.items()):
+                run.handed_back = True  # said now, since a handler need not heed its cancellation
+                await self._finish(reply, "cancelled")
+                run.task.cancel()
+            bye = json.dumps({"worker_id": self.worker_id, "revision": self.revision}).encode()
             try:
-                await self.nc.flush(ANSWER_TIME)
-                await self._request("wb.v1.registry.bye", json.dumps({"worker_id": self.worker_id}).encode())
-            except (WaybillError, NATSError, asyncio.TimeoutError) as e:
-                log.info("no goodbye: %s", e)
-        await self.nc.close()
+                await self.nc.flush(5)
+                await asyncio.wait_for(self._request("wb.v1.registry.bye", bye), 5)
+            except (WaybillError, *LOST) as e:
+                log.warning("no good-bye: %r", e)  # the mesh notices by our silence
+        for task in self.tasks:
+            task.cancel()
+        with contextlib.suppress(*LOST):
+            await self.nc.close()
 
-
-def lane_and_token(reply):
-    """The last two parts of wb.v1.outcome.<lane>.<token>; empty for anything else."""
-    parts = reply.split(".")
-    if len(parts) == 5 and parts[:3] == ["wb", "v1", "outcome"]:
-        return parts[3], parts[4]
-    return "", ""
-
-
-def number(headers, name):
-    value = (headers or {}).get(name, "0")
-    return int(value) if value.isdigit() else 0
-
-
-def delivery_of(msg):
-    own = {k: v for k, v in (msg.headers or {}).items() if not k.startswith("Waybill-") and k != "x-delivery-attempt"}
-    return Delivery(
-        id=msg.headers["Waybill-Message-Id"], attempt=number(msg.headers, "x-delivery-attempt"),
-        max_retries=number(msg.headers, "Waybill-Max-Retries"), generation=number(msg.headers, "Waybill-Generation"),
-        headers=own, data=msg.data)
+    def _spawn(self, work):
+        task = asyncio.create_task(work)
+        self.tasks.add(task)  # the loop alone would not keep it
+        task.add_done_callback(self.tasks.discard)
+        return task
