@@ -936,6 +936,7 @@ func TestWhatWasRemovedStaysSoAfterACrash(t *testing.T) {
 		}
 	})
 	nc := mustConnect(t, server)
+	makeBucket(t, nc)
 	mustStart(t, server, registry.Options{})
 	hello(t, nc, one("stays", execution, "a"))
 	left := one("left", execution, "a")
@@ -964,5 +965,18 @@ func TestWhatWasRemovedStaysSoAfterACrash(t *testing.T) {
 	}
 	if page := request[protocol.ExecutionsPage](t, nc, protocol.SubjectExecutions, protocol.ExecutionsRequest{}); len(page.Executions) > 0 {
 		t.Errorf("after the crash these are closed: %+v", page.Executions)
+	}
+}
+
+// makeBucket makes the bucket as earlier versions did, with room for one
+// revision of each record.
+func makeBucket(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateKeyValue(guard(t), jetstream.KeyValueConfig{Bucket: registry.Bucket, History: 1}); err != nil {
+		t.Fatal(err)
 	}
 }
