@@ -51,6 +51,7 @@ var examples = map[string]string{
 
 	"stats":      "waybill stats\nwaybill stats --watch --interval 1s",
 	"reconcile":  "waybill reconcile",
+	"why":        "waybill why 01a22903-c22f-72ef-812a-e20f3ee053c3\nwaybill why 01a22903-c22f-72ef-812a-e20f3ee053c3 --json",
 	"diagnose":   "waybill diagnose\nwaybill diagnose --json",
 	"bench":      "waybill bench\nwaybill bench --time 10s --size 1024",
 	"completion": "source <(waybill completion bash)\nwaybill completion fish > ~/.config/fish/completions/waybill.fish",
