@@ -146,6 +146,11 @@ func TestWhatAWebhookAnswersIsTheOutcome(t *testing.T) {
 		read[protocol.DeadActReply](t, send(t, m.HTTP, "POST", api+"/dead-letters/discard", document{"message_id": id}), http.StatusOK)
 	}
 	harness.Await(t, "all is settled", func() bool { return m.Queue("e", "r").Counters[protocol.CountAcknowledged] == 3 })
+	for result, want := range map[string]float64{"acknowledged": 3, "rejected": 4, "failed": 12} {
+		if n := m.Metric(`waybill_webhook_calls_total{result="` + result + `",webhook="w"}`); n != want {
+			t.Errorf("%v calls are counted as %s, want %v", n, result, want)
+		}
+	}
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
@@ -445,12 +450,12 @@ func TestTheCommandsForWebhooks(t *testing.T) {
 	}
 	publish(t, m, "r", "x")
 	verify(t, added.Secret, harness.Receive(t, "a call", hook.calls))
-	for args, want := range map[string]string{
-		"webhook ls": "/queue/e/r", "webhook show w": "tries          5", "webhook rotate w": "secret: whsec_",
-		"webhook add w " + hook.URL + " --topic t --replace": "t::@webhook:w", "subscription ls": "webhook:w",
+	for _, step := range []struct{ args, want string }{ // in this order: the last defines it anew
+		{"webhook ls", "/queue/e/r"}, {"webhook show w", "tries          5"}, {"webhook rotate w", "secret: whsec_"},
+		{"subscription ls", "webhook:w"}, {"webhook add w " + hook.URL + " --topic t --replace", "t::@webhook:w"},
 	} {
-		if out := run(strings.Fields(args)...); !strings.Contains(out, want) || strings.Contains(out, added.Secret) {
-			t.Errorf("%s: %s", args, out)
+		if out := run(strings.Fields(step.args)...); !strings.Contains(out, step.want) || strings.Contains(out, added.Secret) {
+			t.Errorf("%s: %s", step.args, out)
 		}
 	}
 	run("webhook", "rm", "w")
