@@ -59,6 +59,19 @@ func AllExecutions(ctx context.Context, nc *nats.Conn) ([]ExecutionInfo, error) 
 	}
 }
 
+// Knows says whether anything is known of an execution: a queue of it, or that
+// it was closed.
+func Knows(ctx context.Context, nc *nats.Conn, id string) (bool, error) {
+	page, err := Executions(ctx, nc, protocol.ExecutionsRequest{After: before(id), Limit: 1})
+	return len(page.Executions) > 0 && page.Executions[0].Execution == id, err
+}
+
+// before is a text between an id and all ids before it.
+func before(id string) string {
+	last := len(id) - 1
+	return id[:last] + string(id[last]-1) + "\x7f"
+}
+
 // closed are the executions that are not open, without counts.
 func closed(ctx context.Context, nc *nats.Conn, q protocol.ExecutionsRequest) ([]part[ExecutionInfo], error) {
 	page, err := mesh.Request[protocol.ExecutionsPage](ctx, nc, protocol.SubjectExecutions, q)

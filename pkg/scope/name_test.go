@@ -140,3 +140,18 @@ func TestNamesThatMayBe(t *testing.T) {
 		}
 	}
 }
+
+// Names that begin like the diagnosis' are its own.
+func TestReservedNames(t *testing.T) {
+	for name, free := range map[string]bool{
+		"run-1": true, "waybill-diagnosis": true, "my-waybill-diagnosis-x": true, "": true,
+		"waybill-diagnosis-67c6f0a1-ABCDEFG234-0": true, "waybill-diagnosis-67c6f0a1-ABCDEFG234-12.3": true,
+		"waybill-diagnosis-": false, "waybill-diagnosis-mine": false, "waybill-diagnosis-67c6f0a1-ABCDEFG234": false,
+		"waybill-diagnosis-67c6f0a1-ABCDEFG234-0.mine": false, "waybill-diagnosis-67c6f0a1-ABCDEFG189-0": false,
+	} {
+		err := scope.CheckReserved(name)
+		if free != (err == nil) || err != nil && protocol.CodeOf(err) != protocol.CodeInvalidName {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -52,11 +52,33 @@ func (s *Service) addAPI(mux *http.ServeMux) {
 	config.CreateHooks = nil // no links to schemas in answers
 	config.RejectUnknownQueryParameters = true
 	api := humago.New(mux, config)
+	api.UseMiddleware(s.connected(api))
 	for _, add := range nouns {
 		add(s, api)
 	}
 	ui := v5emb.NewWithConfig(swgui.Config{SettingsUI: map[string]string{"validatorUrl": "null"}})
 	mux.Handle("GET /docs/", ui("Waybill", "/openapi.json", "/docs/"))
+}
+
+// patient are the operations that know by themselves what to do without NATS:
+// a publish and a call wait for it, the others tell of it.
+var patient = map[string]bool{
+	"publish-to-queue": true, "publish-to-topic": true, "publish-batch": true, "call-function": true,
+	"mq-diagnostic": true, "ready": true,
+}
+
+// connected refuses an operation at once while NATS is away, instead of letting
+// it wait for services that cannot be asked.
+func (s *Service) connected(api huma.API) func(huma.Context, func(huma.Context)) {
+	away := problemOf(protocol.Errorf(protocol.CodeUnavailable, "NATS cannot be reached: see whether it is running; the gateway connects again by itself"))
+	return func(ctx huma.Context, next func(huma.Context)) {
+		if s.nc.IsConnected() || patient[ctx.Operation().OperationID] {
+			next(ctx)
+			return
+		}
+		// It fails if the asker has gone; there is nobody to tell.
+		_ = huma.WriteErr(api, ctx, away.Status, away.Detail, away)
+	}
 }
 
 // operation adds an operation whose errors, coded as everywhere in the mesh,

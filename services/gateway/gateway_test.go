@@ -310,3 +310,29 @@ func TestStopFinishesRequests(t *testing.T) {
 func notTaken(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
+
+// While NATS is away what has to be asked for is refused at once, and what tells
+// of it does.
+func TestWithoutNATSNothingIsWaitedFor(t *testing.T) {
+	server := mustServer(t)
+	g := mustStart(t, server)
+	if err := server.Stop(guard(t)); err != nil {
+		t.Fatal(err)
+	}
+	for ctx := guard(t); ; {
+		_, text := get(t, g, "/api/v1/ready")
+		if strings.Contains(text, "NATS is not connected") {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("ready: %s", text)
+		}
+	}
+	for _, path := range []string{"/system/reconcile", "/dead-letters", "/queues", "/waiting", "/executions", "/workers", "/stats", "/webhooks", "/functions"} {
+		status, text := get(t, g, "/api/v1"+path)
+		var p gateway.Problem
+		if err := json.Unmarshal([]byte(text), &p); err != nil || status != http.StatusServiceUnavailable || p.Status != status || p.Code != protocol.CodeUnavailable || !strings.Contains(p.Detail, "NATS") {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+}

@@ -39,6 +39,7 @@ func (s *Service) routes() http.Handler {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(
 		newCollector(s.nc, s.log, &s.books),
+		s.webhooks.calls,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

@@ -22,6 +22,13 @@ var passed = []string{
 	"content-type", protocol.HeaderCorrelation, protocol.HeaderTraceparent, protocol.HeaderTracestate, protocol.HeaderBaggage,
 }
 
+// once are the request headers, in lower case, of which a message takes one:
+// which of two is meant nobody knows.
+var once = map[string]bool{
+	"nats-msg-id": true, "waybill-delay-ms": true, "waybill-deliver-at": true, "waybill-group": true, "waybill-priority": true,
+	"content-type": true, protocol.HeaderCorrelation: true,
+}
+
 // Publication is a message whose payload is the request's body.
 type Publication struct {
 	DedupID   string `header:"Nats-Msg-Id" doc:"A second publish with this id, to the same queue or topic within two minutes, has no effect."`
@@ -43,7 +50,12 @@ func (in *Publication) Resolve(ctx huma.Context) []error {
 		}
 	}
 	var errs []error
+	given := map[string]int{}
 	ctx.EachHeader(func(name, value string) {
+		given[name]++
+		if given[name] > 1 && once[strings.ToLower(name)] {
+			errs = append(errs, problemOf(protocol.Errorf(protocol.CodeInvalidArgs, "the header %s is given twice: send one", name)))
+		}
 		name, ours := strings.CutPrefix(name, headerPrefix)
 		if !ours {
 			return

@@ -47,6 +47,15 @@ var (
 // own are names of gauges that are the gateway's.
 var own = map[string]bool{"nats_connected": true, "instances": true, "instances_ready": true}
 
+// newCalls counts the calls of webhooks that this gateway makes: each has its
+// own, unlike what is kept in ledgers.
+func newCalls() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "waybill_webhook_calls_total",
+		Help: "Calls of webhooks by this gateway since its start, by what came of them.",
+	}, []string{"webhook", "result"})
+}
+
 // Describe says nothing, which tells Prometheus' client that the metrics are
 // known only when they are collected.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}

@@ -53,6 +53,7 @@ func (h *webhooks) call(ctx context.Context, d *webhookDoc, m *client.Delivery) 
 		return client.Reject(err) // it can never be sent
 	}
 	resp, err := h.caller.Do(r)
+	h.count(ctx, d.Name, resp)
 	if err != nil {
 		return fmt.Errorf("webhook %s: %w", d.Name, withoutURL(err))
 	}
@@ -70,24 +71,44 @@ func withoutURL(err error) error {
 	return err
 }
 
-// verdictOf is what an answer says of the delivery: 2xx is acknowledged; 4xx
-// but 429 is rejected; all else failed, not to be tried again before the
-// Retry-After of a 429 or 5xx.
-func verdictOf(name string, resp *http.Response, quote []byte, now time.Time) error {
-	status := resp.StatusCode
-	if status >= 200 && status < 300 {
-		return nil
-	}
-	err := fmt.Errorf("webhook %s answered %s%s", name, resp.Status, quoted(quote))
+// count counts a call, answered or not, by what came of it.
+func (h *webhooks) count(ctx context.Context, name string, resp *http.Response) {
+	result := protocol.Failed
 	switch {
-	case status == http.StatusTooManyRequests, status >= 500:
-		if after := retryAfter(resp.Header.Get("Retry-After"), now); after > 0 {
+	case resp != nil:
+		result = resultOf(resp.StatusCode)
+	case errors.Is(ctx.Err(), context.Canceled): // the gateway shuts down
+		result = protocol.Cancelled
+	}
+	h.calls.WithLabelValues(name, string(result)).Inc()
+}
+
+// resultOf is what a status says of the delivery: 2xx is acknowledged; 4xx but
+// 429 is rejected; all else failed, a redirect too, which is not followed.
+func resultOf(status int) protocol.Outcome {
+	switch {
+	case status >= 200 && status < 300:
+		return protocol.Acknowledged
+	case status >= 400 && status < 500 && status != http.StatusTooManyRequests:
+		return protocol.Rejected
+	default:
+		return protocol.Failed
+	}
+}
+
+// verdictOf is what an answer says of the delivery. One that failed is not to be
+// tried again before the Retry-After of a 429 or 5xx.
+func verdictOf(name string, resp *http.Response, quote []byte, now time.Time) error {
+	err := fmt.Errorf("webhook %s answered %s%s", name, resp.Status, quoted(quote))
+	switch resultOf(resp.StatusCode) {
+	case protocol.Acknowledged:
+		return nil
+	case protocol.Rejected:
+		return client.Reject(err)
+	default:
+		if after := retryAfter(resp.Header.Get("Retry-After"), now); after > 0 && resp.StatusCode >= 400 {
 			return client.RetryAfter(err, after)
 		}
-		return err
-	case status >= 400:
-		return client.Reject(err)
-	default: // a redirect, which is not followed
 		return err
 	}
 }

@@ -186,6 +186,9 @@ func checkURL(text string) error {
 }
 
 func checkSource(w *protocol.WebhookSpec) (err error) {
+	if err := scope.CheckReserved(w.Execution + w.Topic); err != nil { // it has one of them
+		return err
+	}
 	switch {
 	case w.Topic == "" && w.Execution != "" && w.Route != "" && w.ObserverID+w.Group == "":
 		w.Route, err = scope.Route(w.Execution, w.Route)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -30,6 +31,7 @@ type webhooks struct {
 	store  webhookStore
 	client *client.Client
 	caller *http.Client
+	calls  *prometheus.CounterVec // by webhook and result
 	log    *slog.Logger
 
 	running map[string]*webhook // of follow alone

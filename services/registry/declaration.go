@@ -184,6 +184,9 @@ func subscribeQueue(spec *protocol.SubscriptionSpec, sub *protocol.Subscription)
 	if sub.Route, err = scope.Route(spec.Execution, spec.Route); err != nil {
 		return err
 	}
+	if err := scope.CheckReserved(sub.Execution); err != nil {
+		return err
+	}
 	sub.Queue = scope.ScopedName(sub.Execution, sub.Route)
 	return nil
 }
@@ -199,6 +202,9 @@ func subscribeTopic(spec *protocol.SubscriptionSpec, sub *protocol.Subscription)
 		}
 	}
 	if sub.Topic, err = scope.Topic(spec.Topic); err != nil {
+		return err
+	}
+	if err := scope.CheckReserved(sub.Topic); err != nil {
 		return err
 	}
 	var name scope.Name

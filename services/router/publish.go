@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -148,7 +149,7 @@ func (s *Service) resolveQueue(rest string) *route {
 	if !found {
 		return &route{err: protocol.Errorf(protocol.CodeInvalidName, "the subject names no route: publish to %s<execution>.<route>", protocol.SubjectPublishQueue)}
 	}
-	if err := scope.CheckExecution(execution); err != nil {
+	if err := cmp.Or(scope.CheckExecution(execution), scope.CheckReserved(execution)); err != nil {
 		return &route{err: err}
 	}
 	name, err := scope.Route(execution, name)

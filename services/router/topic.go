@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
@@ -41,7 +42,7 @@ func (l *lane) part(q *queue) {
 
 // resolveTopic checks the name in what follows SubjectPublishTopic.
 func (s *Service) resolveTopic(rest string) *route {
-	if err := scope.CheckTopic(rest); err != nil {
+	if err := cmp.Or(scope.CheckTopic(rest), scope.CheckReserved(rest)); err != nil {
 		return &route{err: err}
 	}
 	return &route{topic: rest, slot: s.slots()[ledger.OfTopic(rest, len(s.slots()))]}

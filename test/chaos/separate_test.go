@@ -136,8 +136,9 @@ func TestWhatFailsWaitsWhileAServiceIsAway(t *testing.T) {
 	}
 }
 
-// A handler that runs while its router is killed and stopped again and again
-// runs once, and its answer counts.
+// A handler that runs while its router is killed and stopped, by turns, again
+// and again, runs once, and its answer counts. A stop waits for it no longer than
+// the router's drain.
 func TestALongHandlerOutlivesItsRouters(t *testing.T) {
 	t.Parallel()
 	const restarts = 25
@@ -162,8 +163,15 @@ func TestALongHandlerOutlivesItsRouters(t *testing.T) {
 	}
 	harness.Receive(t, "the handler begins", began)
 	router := m.Instance("router-1")
+	router.Kill()
+	router = m.Add("router", "router-1", "--drain", "300ms")
+	m.AwaitReady() // with its worker claimed, which a stop waits for
 	for n := range restarts {
-		router.Kill()
+		if n%3 == 0 {
+			router.End()
+		} else {
+			router.Kill()
+		}
 		router.Start()
 		if n%5 == 0 {
 			m.AwaitReady()

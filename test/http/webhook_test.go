@@ -146,6 +146,11 @@ func TestWhatAWebhookAnswersIsTheOutcome(t *testing.T) {
 		read[protocol.DeadActReply](t, send(t, m.HTTP, "POST", api+"/dead-letters/discard", document{"message_id": id}), http.StatusOK)
 	}
 	harness.Await(t, "all is settled", func() bool { return m.Queue("e", "r").Counters[protocol.CountAcknowledged] == 3 })
+	for result, want := range map[string]float64{"acknowledged": 3, "rejected": 4, "failed": 12} {
+		if n := m.Metric(`waybill_webhook_calls_total{result="` + result + `",webhook="w"}`); n != want {
+			t.Errorf("%v calls are counted as %s, want %v", n, result, want)
+		}
+	}
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {

@@ -181,6 +181,11 @@ func (t *target) none(nothing string) string {
 	}
 }
 
+// notFound is the error of a name or an id that nothing is there of.
+func notFound(nothing, next string) error {
+	return protocol.Errorf(protocol.CodeNotFound, "%s\n  next: %s lists what there is", nothing, next)
+}
+
 // act redrives or discards and says how many.
 func (t *target) act(a *app, subject, done string) error {
 	q, err := t.request()
@@ -196,13 +201,17 @@ func (t *target) act(a *app, subject, done string) error {
 	if err != nil {
 		return err
 	}
+	next := command(a.flags.NATS, "dlq ls")
+	if reply.Count+reply.Refused == 0 && !t.All {
+		return notFound(t.none("there are no dead letters"), next)
+	}
 	return a.show(reply, func() {
 		a.sayf("%s %s", done, plural(reply.Count, "dead letter", "dead letters"))
 		if reply.Refused > 0 {
 			a.hintf("%s of executions that are closed, and stay", plural(reply.Refused, "dead letter is", "dead letters are"))
 		}
 		if reply.Count == 0 {
-			a.hintf("%s; see what there is: %s", t.none("there are no dead letters"), command(a.flags.NATS, "dlq ls"))
+			a.hintf("%s; see what there is: %s", t.none("there are no dead letters"), next)
 		}
 	})
 }

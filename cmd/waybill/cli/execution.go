@@ -3,8 +3,11 @@ package cli
 import (
 	"context"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 type executionCmd struct {
@@ -54,6 +57,7 @@ type executionPurgeCmd struct {
 func (c *executionPurgeCmd) Run(a *app) error { return closeExecution(a, c.Execution, true) }
 
 func closeExecution(a *app, id string, purge bool) error {
+	unheard := unheardOf(a, id)
 	var left func(context.Context) (int64, error)
 	if purge {
 		left = func(context.Context) (int64, error) { return messagesOf(a, id) }
@@ -66,6 +70,10 @@ func closeExecution(a *app, id string, purge bool) error {
 	if err != nil {
 		return err
 	}
+	if unheard {
+		a.hintf("nothing was known of %s: it is closed in advance; if it is misspelt: %s, and see what there is: %s",
+			id, command(a.flags.NATS, "execution reopen "+id), command(a.flags.NATS, "execution ls"))
+	}
 	return a.show(closed, func() {
 		switch {
 		case closed.State == protocol.ExecutionGone:
@@ -77,6 +85,16 @@ func closeExecution(a *app, id string, purge bool) error {
 			a.hintf("see them: %s; drop them: %s", command(a.flags.NATS, "queue ls --execution "+id), command(a.flags.NATS, "execution purge "+id))
 		}
 	})
+}
+
+// unheardOf says whether nothing is known of an execution; false if that cannot
+// be found out.
+func unheardOf(a *app, id string) bool {
+	if scope.CheckExecution(id) != nil {
+		return false
+	}
+	known, err := operated(a, func(ctx context.Context, nc *nats.Conn) (bool, error) { return operate.Knows(ctx, nc, id) })
+	return err == nil && !known
 }
 
 // messagesOf is the number of messages an execution has.

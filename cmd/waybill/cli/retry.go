@@ -144,12 +144,24 @@ func (t *waitingTarget) act(a *app, subject, done string) error {
 	if err != nil {
 		return err
 	}
+	next := command(a.flags.NATS, "retry ls")
+	if reply.Count == 0 && !t.All {
+		return notFound(t.none("nothing waits"), next)
+	}
 	return a.show(reply, func() {
 		a.sayf("%s %s", done, plural(reply.Count, "message", "messages"))
 		if reply.Count == 0 {
-			a.hintf("%s; see what waits: %s", t.none("nothing waits"), command(a.flags.NATS, "retry ls"))
+			a.hintf("nothing waits; see what waits: %s", next)
 		}
 	})
+}
+
+// none says how what was asked for was read, when there is nothing of it.
+func (t *waitingTarget) none(nothing string) string {
+	if t.Execution != "" {
+		return nothing + " of the execution " + t.Execution
+	}
+	return t.target.none(nothing)
 }
 
 // waiting counts the messages that are acted on.
