@@ -217,6 +217,9 @@ func (p *Publisher) call(ctx context.Context, m *Message, span trace.Span, done 
 	c := &call{place: place, number: p.last.Add(1), since: time.Now(), done: done, span: span}
 	p.calls[place].Store(c)
 	msg.Reply = p.replyTo(c)
+	if p.c.declined(ctx, msg) {
+		msg.Reply += protocol.ReplyDeclined
+	}
 	if err := p.send(ctx, msg); err != nil && c.claimed.CompareAndSwap(false, true) {
 		p.release(place)
 		return nil, err
@@ -279,7 +282,7 @@ func (p *Publisher) replyTo(c *call) string {
 // receive takes an answer. One that comes twice, or too late, finds its call
 // gone.
 func (p *Publisher) receive(msg *nats.Msg) {
-	a, b, _ := strings.Cut(msg.Subject[len(p.inbox):], "-")
+	a, b, _ := strings.Cut(strings.TrimSuffix(msg.Subject[len(p.inbox):], protocol.ReplyDeclined), "-")
 	place, errPlace := strconv.ParseInt(a, 36, 32)
 	number, errNumber := strconv.ParseUint(b, 36, 64)
 	if errPlace != nil || errNumber != nil || place < 0 || int(place) >= len(p.calls) {

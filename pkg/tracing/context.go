@@ -42,6 +42,24 @@ func (h Headers) Keys() []string {
 	return names
 }
 
+// DeclinedParent is the traceparent of what nobody has brought a trace for and a
+// sampler has not chosen, where one is needed to say so. No sampler by ratio
+// chooses its id either.
+const DeclinedParent = "00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-00"
+
+var declined = Parent(map[string][]string{protocol.HeaderTraceparent: {DeclinedParent}})
+
+// Decline is ctx in no trace: what is done in it is not sampled.
+func Decline(ctx context.Context) context.Context {
+	return trace.ContextWithRemoteSpanContext(ctx, declined)
+}
+
+// Declined says whether ctx stems from one that Decline has made, and from no
+// trace since.
+func Declined(ctx context.Context) bool {
+	return trace.SpanContextFromContext(ctx).TraceID() == declined.TraceID()
+}
+
 // Inject adds the trace and baggage of ctx to headers, if it has a trace and
 // they do not.
 func Inject(ctx context.Context, h Headers) {
