@@ -216,10 +216,7 @@ func (p *Publisher) call(ctx context.Context, m *Message, span trace.Span, done 
 	}
 	c := &call{place: place, number: p.last.Add(1), since: time.Now(), done: done, span: span}
 	p.calls[place].Store(c)
-	msg.Reply = p.replyTo(c)
-	if p.c.declined(ctx, msg) {
-		msg.Reply += protocol.ReplyDeclined
-	}
+	msg.Reply = p.replyTo(c, p.c.declined(ctx, msg))
 	if err := p.send(ctx, msg); err != nil && c.claimed.CompareAndSwap(false, true) {
 		p.release(place)
 		return nil, err
@@ -270,12 +267,15 @@ func errPublisherClosed() error {
 	return protocol.Errorf(protocol.CodeUnavailable, "the publisher is closed: nothing was sent")
 }
 
-func (p *Publisher) replyTo(c *call) string {
+func (p *Publisher) replyTo(c *call, declined bool) string {
 	b := make([]byte, 0, 64)
 	b = append(b, p.inbox...)
 	b = strconv.AppendInt(b, int64(c.place), 36)
 	b = append(b, '-')
 	b = strconv.AppendUint(b, c.number, 36)
+	if declined {
+		b = append(b, protocol.ReplyDeclined...)
+	}
 	return string(b)
 }
 
