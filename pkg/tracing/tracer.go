@@ -113,9 +113,9 @@ func (t *Tracer) start(ctx context.Context, o *operation, at *Place, m *Message,
 	if !span.IsRecording() {
 		return ctx, nil
 	}
-	attributes := make([]attribute.KeyValue, 0, len(at.attributes)+len(o.what)+4)
-	span.SetAttributes(m.append(append(append(attributes, at.attributes...), o.what...))...)
-	return ctx, span
+	held := hold(span)
+	*held.attributes = m.append(append(append(*held.attributes, at.attributes...), o.what...))
+	return ctx, held
 }
 
 // from is a context below a span that somebody else has made.
