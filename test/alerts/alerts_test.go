@@ -2,6 +2,7 @@
 package alerts_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -76,7 +77,7 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, a := range alerts {
-		if !strings.EqualFold(string(links[i][2]), string(a[1])) || !strings.Contains(string(guide), "### "+string(a[1])+"\n") {
+		if !bytes.EqualFold(links[i][2], a[1]) || !strings.Contains(string(guide), "### "+string(a[1])+"\n") {
 			t.Errorf("%s has no part of the guide", a[1])
 		}
 	}
