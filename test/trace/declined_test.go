@@ -80,21 +80,21 @@ func publish(t *testing.T, ctx context.Context, c *client.Client, execution stri
 }
 
 // declined takes a delivery, twice, that says it is not sampled.
-func (f *foreign) declined(t *testing.T, baggage []string) {
+func (f *foreign) declined(t *testing.T, want []string) {
 	t.Helper()
 	for _, outcome := range []protocol.Outcome{protocol.Failed, protocol.Acknowledged} {
 		d := f.delivery(t)
 		f.answer(t, d, outcome)
-		checkDeclined(t, d, baggage)
+		checkDeclined(t, d, want)
 	}
 }
 
-func checkDeclined(t *testing.T, d *nats.Msg, baggage []string) {
+func checkDeclined(t *testing.T, d *nats.Msg, want []string) {
 	t.Helper()
 	if got := d.Header[protocol.HeaderTraceparent]; !slices.Equal(got, []string{tracing.DeclinedParent}) || len(d.Header[protocol.HeaderSpan]) > 0 {
 		t.Errorf("it was delivered with %v", d.Header)
 	}
-	if got := d.Header[protocol.HeaderBaggage]; !slices.Equal(got, baggage) {
-		t.Errorf("it was delivered with the baggage %q, want %q", got, baggage)
+	if got := d.Header[protocol.HeaderBaggage]; !slices.Equal(got, want) {
+		t.Errorf("it was delivered with the baggage %q, want %q", got, want)
 	}
 }
