@@ -61,7 +61,7 @@ func Start(ctx context.Context, service, instance, version string, log *slog.Log
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces could not be exported", "error", err) }))
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter, batches(os.Getenv)...), sdk.WithResource(about))
 	otel.SetTracerProvider(provider)
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), flushing)
@@ -73,6 +73,20 @@ func Start(ctx context.Context, service, instance, version string, log *slog.Log
 }
 
 func nothing() {}
+
+// Batches hold a second's spans of a busy program, and few requests carry them.
+const (
+	queuedSpans = 16384
+	batchSpans  = 2048
+)
+
+// batches are larger than the SDK's own, unless the environment says how large.
+func batches(getenv func(string) string) []sdk.BatchSpanProcessorOption {
+	if getenv("OTEL_BSP_MAX_QUEUE_SIZE") != "" || getenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") != "" {
+		return nil
+	}
+	return []sdk.BatchSpanProcessorOption{sdk.WithMaxQueueSize(queuedSpans), sdk.WithMaxExportBatchSize(batchSpans)}
+}
 
 // describe is what is said of the program with all its spans.
 func describe(ctx context.Context, service, instance, version string) (*resource.Resource, error) {

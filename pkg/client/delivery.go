@@ -45,6 +45,7 @@ type Delivery struct {
 
 	msg       *nats.Msg // its headers
 	own       nats.Msg  // msg of one that came in a frame
+	declined  bool      // it is not sampled, and no header says so
 	job       *job
 	deadline  time.Time // zero: none
 	limit     time.Duration
@@ -84,6 +85,7 @@ func framedDelivery(spec *protocol.SubscriptionSpec, f *frame.Delivery, j *job) 
 		Priority:   f.Priority,
 		Data:       f.Body,
 		own:        nats.Msg{Header: f.Headers},
+		declined:   f.Declined,
 		job:        j,
 	}
 	d.msg = &d.own

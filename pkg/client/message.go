@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 // Destination is where a message goes.
@@ -140,7 +141,9 @@ func (m *Message) encode(ctx context.Context) (*nats.Msg, error) {
 	if m.Priority > 0 {
 		setHeader(msg, protocol.HeaderPriority, strconv.Itoa(int(m.Priority)))
 	}
-	injectTrace(ctx, msg)
+	if !tracing.Declined(ctx) || hasBaggage(ctx) {
+		injectTrace(ctx, msg)
+	}
 	return msg, nil
 }
 

@@ -216,7 +216,7 @@ func (p *Publisher) call(ctx context.Context, m *Message, span trace.Span, done 
 	}
 	c := &call{place: place, number: p.last.Add(1), since: time.Now(), done: done, span: span}
 	p.calls[place].Store(c)
-	msg.Reply = p.replyTo(c)
+	msg.Reply = p.replyTo(c, p.c.declined(ctx, msg))
 	if err := p.send(ctx, msg); err != nil && c.claimed.CompareAndSwap(false, true) {
 		p.release(place)
 		return nil, err
@@ -267,19 +267,22 @@ func errPublisherClosed() error {
 	return protocol.Errorf(protocol.CodeUnavailable, "the publisher is closed: nothing was sent")
 }
 
-func (p *Publisher) replyTo(c *call) string {
+func (p *Publisher) replyTo(c *call, declined bool) string {
 	b := make([]byte, 0, 64)
 	b = append(b, p.inbox...)
 	b = strconv.AppendInt(b, int64(c.place), 36)
 	b = append(b, '-')
 	b = strconv.AppendUint(b, c.number, 36)
+	if declined {
+		b = append(b, protocol.ReplyDeclined...)
+	}
 	return string(b)
 }
 
 // receive takes an answer. One that comes twice, or too late, finds its call
 // gone.
 func (p *Publisher) receive(msg *nats.Msg) {
-	a, b, _ := strings.Cut(msg.Subject[len(p.inbox):], "-")
+	a, b, _ := strings.Cut(strings.TrimSuffix(msg.Subject[len(p.inbox):], protocol.ReplyDeclined), "-")
 	place, errPlace := strconv.ParseInt(a, 36, 32)
 	number, errNumber := strconv.ParseUint(b, 36, 64)
 	if errPlace != nil || errNumber != nil || place < 0 || int(place) >= len(p.calls) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -51,7 +52,11 @@ func (c *Client) tracePublish(ctx context.Context, m *Message) (context.Context,
 	if c.tracer == nil || m.To.err != nil || m.Headers[protocol.HeaderTraceparent] != "" {
 		return ctx, nil
 	}
-	return c.tracer.Publish(ctx, c.placeOf(m.To), len(m.Data))
+	ctx, span := c.tracer.Publish(ctx, c.placeOf(m.To), len(m.Data))
+	if span == nil && hasBaggage(ctx) && !trace.SpanContextFromContext(ctx).IsValid() {
+		return tracing.Decline(ctx), nil
+	}
+	return ctx, span
 }
 
 // maxPlaces bounds the destinations whose names for spans are remembered.
@@ -79,9 +84,19 @@ func (d Destination) place() *tracing.Place {
 	return tracing.PlaceOf(scope.ScopedName(execution, route))
 }
 
+// declined says that a publish from ctx, which carries no trace, is not to be
+// sampled by those who take it.
+func (c *Client) declined(ctx context.Context, msg *nats.Msg) bool {
+	return headerOf(msg, protocol.HeaderTraceparent) == "" && (c.tracer != nil || tracing.Declined(ctx))
+}
+
 // traceHandler begins the span of a handler; nil if there is none to make.
 func (w *Worker) traceHandler(d *Delivery) (context.Context, trace.Span) {
-	ctx := tracing.Extract(w.parent(), tracing.Headers(d.msg.Header))
+	turn := int(w.turn.Add(1)) % len(w.parents)
+	if d.declined {
+		return w.declined[turn], nil
+	}
+	ctx := tracing.Extract(w.parents[turn], tracing.Headers(d.msg.Header))
 	if w.c.tracer == nil {
 		return ctx, nil
 	}
@@ -108,10 +123,13 @@ func injectTrace(ctx context.Context, msg *nats.Msg) {
 	tracing.Inject(ctx, tracing.Headers(msg.Header))
 }
 
+// hasBaggage says whether ctx has what needs a trace to travel with.
+func hasBaggage(ctx context.Context) bool { return baggage.FromContext(ctx).Len() > 0 }
+
 // about is the log for lines about a delivery, with its message and its trace.
 func (w *Worker) about(ctx context.Context, d *Delivery) *slog.Logger {
 	log := w.c.log.With("message_id", d.ID, "attempt", d.Attempt)
-	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() && !tracing.Declined(ctx) {
 		log = log.With("trace_id", sc.TraceID().String(), "span_id", sc.SpanID().String())
 	}
 	return log

@@ -28,9 +28,10 @@ type Worker struct {
 
 	// parents are the contexts that handlers' contexts stem from, in turn: under
 	// one alone thousands would wait for their place. Cancelled at shutdown.
-	parents []context.Context
-	turn    atomic.Uint32
-	cancel  context.CancelCauseFunc
+	parents  []context.Context
+	declined []context.Context // the same, for messages that are not sampled
+	turn     atomic.Uint32
+	cancel   context.CancelCauseFunc
 
 	draining atomic.Bool
 	drained  sync.Once
@@ -62,6 +63,9 @@ func (c *Client) subscribe(ctx context.Context, spec protocol.SubscriptionSpec, 
 	w.place = tracing.PlaceOf(w.source())
 	w.spec.Ref = w.ref
 	w.parents, w.cancel = parents(*spec.Concurrency)
+	for _, ctx := range w.parents {
+		w.declined = append(w.declined, tracing.Decline(ctx))
+	}
 	w.pool = newPool(&c.crew, *spec.Concurrency, w.run)
 	if err := c.presence.addWorker(ctx, w); err != nil {
 		w.draining.Store(true)
@@ -250,10 +254,6 @@ func (w *Worker) missed(d *Delivery) {
 		return
 	}
 	w.c.presence.memory.drop(d.job)
-}
-
-func (w *Worker) parent() context.Context {
-	return w.parents[int(w.turn.Add(1))%len(w.parents)]
 }
 
 // watch warns when a handler has used most of its time, and no longer counts

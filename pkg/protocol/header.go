@@ -67,6 +67,11 @@ const (
 	// the delivery is a part of it. Absent if there is none.
 	HeaderSpan = "Waybill-Span"
 
+	// ReplyDeclined ends the reply subject of a publish without a traceparent
+	// whose publisher makes spans and has decided that it is not sampled: nobody
+	// decides again, and the message needs no header to say so.
+	ReplyDeclined = "~"
+
 	// HeaderTraceparent, HeaderTracestate and HeaderBaggage are the publisher's
 	// trace, as W3C Trace Context and W3C Baggage have it. They travel unchanged;
 	// see CleanTrace.

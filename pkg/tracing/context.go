@@ -42,6 +42,24 @@ func (h Headers) Keys() []string {
 	return names
 }
 
+// DeclinedParent is the traceparent of what nobody has brought a trace for and a
+// sampler has not chosen, where one is needed to say so. No sampler by ratio
+// chooses its id either.
+const DeclinedParent = "00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-00"
+
+var declined = Parent(map[string][]string{protocol.HeaderTraceparent: {DeclinedParent}})
+
+// Decline is ctx in no trace: what is done in it is not sampled.
+func Decline(ctx context.Context) context.Context {
+	return trace.ContextWithRemoteSpanContext(ctx, declined)
+}
+
+// Declined says whether ctx stems from one that Decline has made, and from no
+// trace since.
+func Declined(ctx context.Context) bool {
+	return trace.SpanContextFromContext(ctx).TraceID() == declined.TraceID()
+}
+
 // Inject adds the trace and baggage of ctx to headers, if it has a trace and
 // they do not.
 func Inject(ctx context.Context, h Headers) {
@@ -62,14 +80,18 @@ func Extract(ctx context.Context, h Headers) context.Context {
 	if h.Get(protocol.HeaderTraceparent) == "" {
 		return ctx
 	}
-	ctx = propagation.TraceContext{}.Extract(ctx, h)
-	if h.Get(protocol.HeaderBaggage) != "" {
-		ctx = propagation.Baggage{}.Extract(ctx, h)
+	sc := Parent(h)
+	if !sc.IsValid() {
+		return ctx
 	}
 	if at := h.Get(protocol.HeaderSpan); at != "" {
 		if id, err := trace.SpanIDFromHex(at); err == nil {
-			ctx = trace.ContextWithRemoteSpanContext(ctx, trace.SpanContextFromContext(ctx).WithSpanID(id))
+			sc = sc.WithSpanID(id)
 		}
+	}
+	ctx = trace.ContextWithRemoteSpanContext(ctx, sc)
+	if h.Get(protocol.HeaderBaggage) != "" {
+		ctx = propagation.Baggage{}.Extract(ctx, h)
 	}
 	return ctx
 }
@@ -127,8 +149,35 @@ func Sampled(headers map[string][]string) bool {
 
 // Parent is the span that headers name, the zero context if they name none.
 func Parent(headers map[string][]string) trace.SpanContext {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), Headers(headers))
+	h := Headers(headers)
+	if h.Get(protocol.HeaderTracestate) == "" {
+		if sc, ok := parse(h.Get(protocol.HeaderTraceparent)); ok {
+			return sc
+		}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), h)
 	return trace.SpanContextFromContext(ctx)
+}
+
+// parse reads a traceparent of the usual form, at a fraction of the propagator's
+// cost; of any other it says nothing.
+func parse(value string) (trace.SpanContext, bool) {
+	if len(value) != sampledAt+1 || value[:3] != "00-" || value[35] != '-' || value[52:sampledAt] != "-0" || value[sampledAt]|1 != '1' {
+		return trace.SpanContext{}, false
+	}
+	c := trace.SpanContextConfig{TraceFlags: trace.TraceFlags(value[sampledAt] & 1), Remote: true}
+	if !decode(c.TraceID[:], value[3:35]) || !decode(c.SpanID[:], value[36:52]) {
+		return trace.SpanContext{}, false
+	}
+	sc := trace.NewSpanContext(c)
+	return sc, sc.IsValid()
+}
+
+// decode reads lower-case hexadecimal digits.
+func decode(to []byte, digits string) bool {
+	var b [32]byte
+	_, err := hex.Decode(to, b[:copy(b[:], digits)])
+	return err == nil && !strings.ContainsAny(digits, "ABCDEF")
 }
 
 // traceparent is a span as headers have it.

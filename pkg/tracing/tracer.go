@@ -113,9 +113,9 @@ func (t *Tracer) start(ctx context.Context, o *operation, at *Place, m *Message,
 	if !span.IsRecording() {
 		return ctx, nil
 	}
-	attributes := make([]attribute.KeyValue, 0, len(at.attributes)+len(o.what)+4)
-	span.SetAttributes(m.append(append(append(attributes, at.attributes...), o.what...))...)
-	return ctx, span
+	held := hold(span)
+	*held.attributes = m.append(append(append(*held.attributes, at.attributes...), o.what...))
+	return ctx, held
 }
 
 // from is a context below a span that somebody else has made.
@@ -124,13 +124,18 @@ func from(parent trace.SpanContext) context.Context {
 }
 
 // Publish begins the span of a publish, in the trace of ctx. The context is to
-// be injected into the message, also when the span is nil.
+// be injected into the message, also when the span is nil: if it has no trace
+// then, the sampler has declined to begin one.
 func (t *Tracer) Publish(ctx context.Context, to *Place, size int) (context.Context, trace.Span) {
-	ctx, span := t.start(ctx, publish, to, &Message{}, nil)
-	if span != nil {
-		span.SetAttributes(semconv.MessagingMessageBodySize(size))
+	if parent := trace.SpanContextFromContext(ctx); parent.IsValid() && !parent.IsSampled() {
+		return ctx, nil
 	}
-	return ctx, span
+	within, span := t.start(ctx, publish, to, &Message{}, nil)
+	if span == nil {
+		return ctx, nil
+	}
+	span.SetAttributes(semconv.MessagingMessageBodySize(size))
+	return within, span
 }
 
 // PublishFor begins the span of a publish that came without one, and adds it to

@@ -2,9 +2,11 @@ package tracing_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -56,6 +58,27 @@ func TestTheSpanOfADeliveryIsTheParent(t *testing.T) {
 	tracing.Inject(ctx, again)
 	if got := again.Get(protocol.HeaderTraceparent); got != "00-"+traceID+"-00f067aa0ba902b7-01" || again.Get(protocol.HeaderBaggage) != "a=1" {
 		t.Errorf("injected is %v", again)
+	}
+}
+
+// However it is read, a traceparent means what the propagator says.
+func TestATraceparentIsReadAsThePropagatorReadsIt(t *testing.T) {
+	for _, value := range []string{
+		parent, parent[:len(parent)-1] + "0", parent[:len(parent)-2] + "03", parent[:len(parent)-2] + "ff", parent[:len(parent)-2] + "0g",
+		strings.ToUpper(parent), "00-" + strings.Repeat("0", 32) + "-" + spanID + "-01", "00-" + traceID + "-" + strings.Repeat("0", 16) + "-01",
+		"01-" + parent[3:] + "-more", "ff" + parent[2:], parent + "-more", strings.Replace(parent, "-", "_", 2), tracing.DeclinedParent, "", "garbage",
+		strings.Replace(parent, "a", "x", 1), strings.Replace(parent, "a", "A", 1),
+	} {
+		h := tracing.Headers{protocol.HeaderTraceparent: {value}}
+		want := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), h))
+		if got := tracing.Parent(h); !got.Equal(want) {
+			t.Errorf("%q is %v, want %v", value, got, want)
+		}
+		h[protocol.HeaderTracestate] = []string{"vendor=1"}
+		want = trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), h))
+		if got := trace.SpanContextFromContext(tracing.Extract(t.Context(), h)); !got.Equal(want) {
+			t.Errorf("%q is extracted as %v, want %v", value, got, want)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -270,6 +271,7 @@ const (
 	ownGroup
 	ownPriority
 	ownSpan
+	ownTraceparent
 	ownHeaders
 )
 
@@ -309,6 +311,8 @@ func (l *lane) deliverAlone(d *delivery, m *broker.Message) {
 	}
 	if span := l.trace(d, m); span != "" {
 		o.own(ownSpan, protocol.HeaderSpan, span)
+	} else if l.declined(m) {
+		o.own(ownTraceparent, protocol.HeaderTraceparent, tracing.DeclinedParent)
 	}
 	o.reply = l.seal.append(append(o.reply[:0], l.reply...), l.tokenOf(e))
 	o.msg = nats.Msg{Subject: c.Deliver, Reply: string(o.reply), Header: o.header, Data: m.Body}

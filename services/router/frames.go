@@ -2,13 +2,11 @@ package router
 
 import (
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
-	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/protocol/frame"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -42,11 +40,7 @@ func (f *frames) add(l *lane, d *delivery, m *broker.Message) {
 	item := frame.Delivery{
 		Subscription: c.ID, Token: f.token, ID: e.ID, Attempt: e.Attempt, Generation: e.Generation,
 		MaxRetries: c.retries, TimeoutMs: c.timeout / int64(time.Millisecond),
-		Priority: m.Priority, Group: m.Group, Headers: m.Headers, Body: m.Body,
-	}
-	if span := l.trace(d, m); span != "" {
-		item.Headers = maps.Clone(item.Headers)
-		item.Headers[protocol.HeaderSpan] = []string{span}
+		Priority: m.Priority, Group: m.Group, Headers: m.Headers, Span: l.trace(d, m), Body: m.Body, Declined: l.declined(m),
 	}
 	x := f.frame(l, c.frames, item.Size())
 	x.buf = frame.AppendDelivery(x.buf, &item)

@@ -2,6 +2,7 @@ package router
 
 import (
 	"log/slog"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -15,13 +16,27 @@ import (
 // library is how the router's spans call it.
 const library = "github.com/waybill-mq/waybill/services/router"
 
-// trace begins a span for a publish that came without one. Its traceparent is
-// the message's from now on.
+// trace begins a span for a publish that came without one, unless its publisher
+// has declined. Its traceparent is the message's from now on.
 func (p *publication) trace(t *tracing.Tracer) {
-	if t == nil || len(p.message.Headers[protocol.HeaderTraceparent]) > 0 {
+	if len(p.message.Headers[protocol.HeaderTraceparent]) > 0 {
 		return
 	}
-	p.message.Headers, p.span = t.PublishFor(p.message.Headers, p.route.place(), len(p.message.Body))
+	switch declined := strings.HasSuffix(p.reply, protocol.ReplyDeclined); {
+	case declined && t == nil: // its workers may make spans
+		if p.message.Headers == nil {
+			p.message.Headers = make(map[string][]string, 1)
+		}
+		p.message.Headers[protocol.HeaderTraceparent] = []string{tracing.DeclinedParent}
+	case !declined && t != nil:
+		p.message.Headers, p.span = t.PublishFor(p.message.Headers, p.route.place(), len(p.message.Body))
+	}
+}
+
+// declined says that m is not to be sampled though it has no traceparent that
+// says so: whether it is traced was decided when it was published.
+func (l *lane) declined(m *broker.Message) bool {
+	return l.s.tracer != nil && len(m.Headers[protocol.HeaderTraceparent]) == 0
 }
 
 // place is where the route leads, as spans name it.

@@ -19,8 +19,13 @@ type Delivery struct {
 	Priority     uint8
 	Group        string
 	Headers      map[string][]string // the publisher's
+	Span         string              // written as one more of Headers, protocol.HeaderSpan, and read as that; empty: none
 	Body         []byte
+	Declined     bool // it has no traceparent, and is not to be sampled
 }
+
+// declined is the bit of it in what follows the body.
+const declined = 1
 
 // BeginDeliveries begins a frame of deliveries of one lane, whose owner has
 // that epoch. The lane is in the frame's reply subject.
@@ -43,7 +48,14 @@ func AppendDelivery(b []byte, d *Delivery) []byte {
 	w.number(uint64(d.TimeoutMs))
 	w.number(uint64(d.Priority))
 	w.text(d.Group)
-	w.number(uint64(len(d.Headers)))
+	if d.Span == "" {
+		w.number(uint64(len(d.Headers)))
+	} else {
+		w.number(uint64(len(d.Headers) + 1))
+		w.text(protocol.HeaderSpan)
+		w.number(1)
+		w.text(d.Span)
+	}
 	for name, values := range d.Headers {
 		w.text(name)
 		w.number(uint64(len(values)))
@@ -52,6 +64,9 @@ func AppendDelivery(b []byte, d *Delivery) []byte {
 		}
 	}
 	w.bytes(d.Body)
+	if d.Declined {
+		w.number(declined)
+	}
 	w.shut(start)
 	return w
 }
@@ -59,7 +74,7 @@ func AppendDelivery(b []byte, d *Delivery) []byte {
 // Size is about what a delivery takes in a frame, and never less than that.
 func (d *Delivery) Size() int {
 	const fixed = 64 // numbers and lengths
-	n := fixed + len(d.Subscription) + len(d.Token) + len(d.ID) + len(d.Group) + len(d.Body)
+	n := fixed + len(protocol.HeaderSpan) + len(d.Span) + len(d.Subscription) + len(d.Token) + len(d.ID) + len(d.Group) + len(d.Body)
 	for name, values := range d.Headers {
 		n += len(name) + 10
 		for _, v := range values {
@@ -121,6 +136,9 @@ func (d *Delivery) read(r *reader) error {
 		r.bad = true
 	}
 	d.Body = r.bytes()
+	if len(r.rest) > 0 {
+		d.Declined = r.number()&declined != 0
+	}
 	if r.bad {
 		return ErrMalformed
 	}

@@ -21,7 +21,18 @@ var deliveries = []frame.Delivery{
 		Subscription: "s1", Token: []byte("t2"), ID: protocol.MessageID{4}, Attempt: 2, Generation: 7, MaxRetries: 3, TimeoutMs: 1,
 		Priority: 9, Group: "g", Headers: map[string][]string{"x": {"a", ""}}, Body: []byte{},
 	},
-	{Subscription: "s2", Token: []byte("t3"), ID: protocol.MessageID{5}, Attempt: 1, Body: bytes.Repeat([]byte("b"), 300)},
+	{Subscription: "s2", Token: []byte("t3"), ID: protocol.MessageID{5}, Attempt: 1, Body: bytes.Repeat([]byte("b"), 300), Declined: true},
+}
+
+// A span is read as the header that it would be otherwise.
+func TestASpanIsOneMoreHeader(t *testing.T) {
+	d := frame.Delivery{Headers: map[string][]string{"x": {"a"}}, Span: "00f067aa0ba902b7", Body: []byte("one")}
+	b := frame.AppendDelivery(frame.BeginDeliveries(nil, 1), &d)
+	got, _, err := readDeliveries(b)
+	want := map[string][]string{"x": {"a"}, protocol.HeaderSpan: {d.Span}}
+	if err != nil || len(got) != 1 || !cmp.Equal(got[0].Headers, want) || len(b) > d.Size()+16 || len(d.Headers) != 1 {
+		t.Fatalf("read was %v, %v", got, err)
+	}
 }
 
 var outcomes = []frame.Outcome{
