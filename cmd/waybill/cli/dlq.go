@@ -181,7 +181,8 @@ func (t *target) none(nothing string) string {
 	}
 }
 
-// notFound is the error of a name or an id that nothing is there of.
+// notFound is the error of a message id that nothing is there of. A queue, a
+// topic or an execution without any is no error: there is just nothing to do.
 func notFound(nothing, next string) error {
 	return protocol.Errorf(protocol.CodeNotFound, "%s\n  next: %s lists what there is", nothing, next)
 }
@@ -202,7 +203,7 @@ func (t *target) act(a *app, subject, done string) error {
 		return err
 	}
 	next := command(a.flags.NATS, "dlq ls")
-	if reply.Count+reply.Refused == 0 && !t.All {
+	if reply.Count+reply.Refused == 0 && q.MessageID != "" {
 		return notFound(t.none("there are no dead letters"), next)
 	}
 	return a.show(reply, func() {

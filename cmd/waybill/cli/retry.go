@@ -145,13 +145,13 @@ func (t *waitingTarget) act(a *app, subject, done string) error {
 		return err
 	}
 	next := command(a.flags.NATS, "retry ls")
-	if reply.Count == 0 && !t.All {
+	if reply.Count == 0 && q.MessageID != "" {
 		return notFound(t.none("nothing waits"), next)
 	}
 	return a.show(reply, func() {
 		a.sayf("%s %s", done, plural(reply.Count, "message", "messages"))
 		if reply.Count == 0 {
-			a.hintf("nothing waits; see what waits: %s", next)
+			a.hintf("%s; see what waits: %s", t.none("nothing waits"), next)
 		}
 	})
 }
