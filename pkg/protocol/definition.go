@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -92,7 +93,8 @@ func ParseQueueDefinition(b []byte) (QueueDefinition, error) {
 			return d, err
 		}
 	}
-	return d, d.Validate()
+	err := d.Validate()
+	return d, err
 }
 
 func (d *QueueDefinition) read(name string, value json.RawMessage, into any) error {
@@ -157,7 +159,7 @@ func (d *QueueDefinition) Validate() error {
 		{"timeout_ms", d.TimeoutMs}, {"max_priority", int64(d.MaxPriority)}, {"poll_interval_ms", d.PollIntervalMs},
 	} {
 		if low, high := definitionRange(n.name); n.value < low || n.value > high {
-			return definitionError(n.name, fmt.Sprint(n.value), d.allowed(n.name))
+			return definitionError(n.name, strconv.FormatInt(n.value, 10), d.allowed(n.name))
 		}
 	}
 	for name, field := range map[string]string{"message_group_field": d.MessageGroupField, "priority_field": d.PriorityField} {

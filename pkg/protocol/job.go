@@ -38,7 +38,7 @@ type EnqueueRequest struct {
 	Data       json.RawMessage `json:"data"`
 	// ReceiptID is the enqueuer's own name for the job, and the answer. Default
 	// the message id.
-	ReceiptID string `json:"messageReceiptId,omitempty"`
+	ReceiptID string `json:"messageReceiptId,omitempty"` //nolint:tagliatelle // others call it so
 	// Traceparent and Baggage are the trace the job belongs to, instead of those
 	// in the request's headers.
 	Traceparent string `json:"traceparent,omitempty"`
@@ -47,7 +47,7 @@ type EnqueueRequest struct {
 
 // EnqueueReply says that the job is stored.
 type EnqueueReply struct {
-	ReceiptID string `json:"messageReceiptId"`
+	ReceiptID string `json:"messageReceiptId"` //nolint:tagliatelle // others call it so
 }
 
 // DefineRequest defines a named queue, or changes it. Config is a
