@@ -122,7 +122,11 @@ func (c *checker) section(keys []Key, at string, given map[string]any) map[strin
 		if !isSet && (c.set || k.Take != nil) {
 			continue
 		}
-		if value = c.value(k, join(at, k.Name), value, isSet); value != nil {
+		value = c.value(k, join(at, k.Name), value, isSet)
+		if inner, isMap := value.(map[string]any); isMap && len(inner) == 0 && c.set {
+			continue // nothing in it is set
+		}
+		if value != nil {
 			whole[k.Name] = value
 		}
 	}

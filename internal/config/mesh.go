@@ -58,7 +58,7 @@ func builtinKeys() []Key {
 			Doc: "On disk, or in memory alone: what is in memory is lost when NATS ends.",
 		},
 		{
-			Name: "file_path", Default: "data/queue", Check: notEmpty, Doc: "Accepted: everything is below the data directory of NATS.",
+			Name: "file_path", Default: "data/queue", Check: NotEmpty, Doc: "Accepted: everything is below the data directory of NATS.",
 			Warn: always("it has no effect: what is on disk is below the data directory (--data)"),
 		},
 		{
@@ -110,7 +110,8 @@ func oldNames(adapter any) string {
 
 func always(text string) func(any) string { return func(any) string { return text } }
 
-func notEmpty(text string) error {
+// NotEmpty refuses text that is empty.
+func NotEmpty(text string) error {
 	if text == "" {
 		return errEmpty
 	}

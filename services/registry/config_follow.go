@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,14 +67,18 @@ func (s *Service) beginConfig(ctx context.Context) error {
 		}
 		if len(config.Diff(doc.set, now.set)) > 0 || !doc.configured() && s.o.Config.Seed != nil {
 			now.By, now.At, now.Restores = s.o.Config.By, time.Now().UTC(), 0
-			if err := s.store.putConfig(ctx, &now); errors.Is(err, errMoved) {
-				continue
-			} else if err != nil {
-				return err
-			}
-			s.tellConfig(after)
+			err = s.store.putConfig(ctx, &now)
+		}
+		if errors.Is(err, errMoved) {
+			continue
+		}
+		if err != nil {
+			return err
 		}
 		s.configuration.see(after)
+		if now.revision != doc.revision {
+			s.tellConfig(after)
+		}
 		return nil
 	}
 }
@@ -101,42 +107,43 @@ func (s *Service) tellConfig(now *configState) {
 	}
 }
 
-// confirmConfig returns when every lane works by the settings of an edit.
-func (s *Service) confirmConfig(ctx context.Context, after *configState) error {
+// confirmConfig returns when every lane works by an edit that is stored.
+func (s *Service) confirmConfig(ctx context.Context, edit *configEdited, purge bool) error {
 	total, err := s.ledgers(ctx, "router")
 	if err != nil {
 		return err
 	}
-	settings := after.config().Settings(after.doc.revision)
+	settings := edit.after.config().Settings(edit.after.doc.revision)
 	var asking sync.WaitGroup
-	errs := make([]error, total)
+	errs := make([]error, total+1)
 	for i := range total {
-		asking.Go(func() { errs[i] = s.confirmSettings(ctx, ledger.Name("router", i), settings) })
+		lane := ledger.Name("router", i)
+		asking.Go(func() {
+			if err := s.confirmSettings(ctx, lane, settings); err != nil {
+				errs[i] = fmt.Errorf("lane %s: %w", lane, err)
+			}
+		})
 	}
+	errs[total] = s.confirmDefinitions(ctx, edit, purge)
 	asking.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return protocol.Errorf(protocol.CodeUnavailable, "the configuration is stored, as revision %d, and will hold; so far this is missing: %s", settings.Revision, err)
+		return protocol.Errorf(protocol.CodeUnavailable, "the configuration is stored, as revision %d, and will hold; not yet: %s", settings.Revision, oneLine(err))
 	}
 	return nil
 }
 
+// oneLine is an error of several on one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
 // confirmSettings asks a lane's owner until it confirms.
 func (s *Service) confirmSettings(ctx context.Context, lane string, settings protocol.Settings) error {
-	for {
-		try, cancel := context.WithTimeout(ctx, confirmTime)
+	return s.untilConfirmed(ctx, lane, func(try context.Context) error {
 		_, err := mesh.Request[protocol.Empty](try, s.nc, protocol.SubjectLane+lane+"."+protocol.VerbConfigure, settings)
-		cancel()
-		switch code := protocol.CodeOf(err); {
-		case err == nil:
+		if protocol.CodeOf(err) == protocol.CodeUnavailable && s.ownedByEarlier(ctx, lane) {
 			return nil
-		case code != protocol.CodeUnavailable && code != protocol.CodeTimeout:
-			return err
-		case s.ownedByEarlier(ctx, lane):
-			return nil
-		case !pause(ctx, confirmAgain):
-			return protocol.Errorf(protocol.CodeUnavailable, "no router has confirmed it for lane %s", lane)
 		}
-	}
+		return err
+	})
 }
 
 // ownedByEarlier says whether the lane's owner is of a version that cannot be

@@ -20,6 +20,8 @@ func (s *Service) changeSettings(ctx context.Context, change protocol.SettingsCh
 	if _, err := change.Apply(protocol.DefaultSettings()); err != nil {
 		return protocol.Settings{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
 	_, err := s.editConfig(ctx, configEdit{change: merging(config.SettingsDocument(change), false)})
 	return s.configuration.settings(), err
 }
