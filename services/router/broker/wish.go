@@ -38,7 +38,7 @@ func Refusal(b Broker, asked ...Wish) error {
 	c := b.Capabilities()
 	for _, w := range asked {
 		if wish := wishes[w]; !wish.granted(c) {
-			return protocol.Errorf(protocol.CodeUnsupported, "the broker %s has no %s: %s, or use a broker that has them (waybill broker capabilities)", b.Name(), wish.what, wish.instead)
+			return protocol.Errorf(protocol.CodeUnsupported, "the broker %s does not have %s: %s, or use a broker that has (waybill broker capabilities)", b.Name(), wish.what, wish.instead)
 		}
 	}
 	return nil

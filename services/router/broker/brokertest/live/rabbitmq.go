@@ -31,7 +31,7 @@ func SharedRabbitMQ(t testing.TB) *RabbitMQ {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.RabbitMQ == nil {
-		dir, err := os.MkdirTemp("", "waybill-rabbitmq-")
+		dir, err := os.MkdirTemp("", "waybill-rabbitmq-") //nolint:usetesting // it outlives the test that comes first
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func (r *RabbitMQ) admin(method, path string, body, into any) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequest(method, r.addresses[1]+path, bytes.NewReader(text)) //nolint:noctx // also asked when the test's context has ended
+	request, err := http.NewRequest(method, r.addresses[1]+path, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
