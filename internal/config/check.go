@@ -109,7 +109,7 @@ type checker struct {
 	set bool
 }
 
-func (c *checker) refuse(at, format string, args ...any) {
+func (c *checker) refusef(at, format string, args ...any) {
 	c.problems = append(c.problems, Problem{Key: at, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -144,7 +144,7 @@ func (c *checker) value(k *Key, at string, value any, isSet bool) any {
 	case Section, Named, Choice:
 		given, isMap := value.(map[string]any)
 		if value != nil && !isMap {
-			c.refuse(at, "it takes %s", k.takes())
+			c.refusef(at, "it takes %s", k.takes())
 			return nil
 		}
 		return c.within(k, at, given)
@@ -178,7 +178,7 @@ func (c *checker) entries(k *Key, at string, given map[string]any) any {
 	entry := Key{Kind: Section, Keys: k.Keys}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if err := k.Check(name); err != nil {
-			c.refuse(join(at, name), "%s", textOf(err))
+			c.refusef(join(at, name), "%s", textOf(err))
 			continue
 		}
 		if value := c.value(&entry, join(at, name), given[name], true); value != nil {
@@ -203,7 +203,7 @@ func (c *checker) choice(k *Key, at string, given map[string]any) any {
 	text, _ := name.(string)
 	resolved, known := k.resolved(text)
 	if !isText || !known {
-		c.refuse(join(at, choiceName), "it is %s: it is %s", shown(given[choiceName]), oneOf(k.choices()))
+		c.refusef(join(at, choiceName), "it is %s: it is %s", shown(given[choiceName]), oneOf(k.choices()))
 		return nil
 	}
 	if !c.set {
@@ -226,7 +226,7 @@ func (c *checker) choice(k *Key, at string, given map[string]any) any {
 // scalar checks one value.
 func (c *checker) scalar(k *Key, at string, value any) any {
 	if err := k.checkScalar(value); err != nil {
-		c.refuse(at, "%s", textOf(err))
+		c.refusef(at, "%s", textOf(err))
 		return nil
 	}
 	if k.Warn != nil {
@@ -239,7 +239,7 @@ func (c *checker) scalar(k *Key, at string, value any) any {
 	}
 	if c.take {
 		if err := k.Take(value); err != nil {
-			c.refuse(at, "%s", textOf(err))
+			c.refusef(at, "%s", textOf(err))
 		}
 	}
 	return nil

@@ -49,22 +49,25 @@ func (d Document) Merge(change Document) Document {
 	base := maps.Clone(map[string]any(d))
 	for _, k := range Keys() {
 		if k.Kind == Choice && k.chosen(d[k.Name]) != k.chosen(merged(d[k.Name], change[k.Name])) {
-			base = merged(base, map[string]any{k.Name: map[string]any{choiceConfig: nil}}).(map[string]any)
+			base = mergedMap(base, map[string]any{k.Name: map[string]any{choiceConfig: nil}})
 		}
 	}
-	out, _ := merged(base, map[string]any(change)).(map[string]any)
-	return out
+	return mergedMap(base, change)
 }
 
 func merged(into, change any) any {
-	changes, isMap := change.(map[string]any)
-	if !isMap {
-		if change == nil {
-			return into
-		}
+	switch changes, isMap := change.(map[string]any); {
+	case isMap:
+		old, _ := into.(map[string]any)
+		return mergedMap(old, changes)
+	case change == nil:
+		return into
+	default:
 		return change
 	}
-	old, _ := into.(map[string]any)
+}
+
+func mergedMap(old, changes map[string]any) map[string]any {
 	out := make(map[string]any, len(old)+len(changes))
 	maps.Copy(out, old)
 	for key, value := range changes {

@@ -19,9 +19,6 @@ func Variable(key string) string {
 func ReadEnv(lookup func(string) (string, bool), further []Key) (Document, error) {
 	e := &environment{lookup: lookup, variables: map[string]string{}}
 	given := e.section(append(Keys(), further...), "")
-	if len(given) == 0 && e.err == nil {
-		return nil, nil
-	}
 	c := &checker{take: true, set: true}
 	set := Document(c.section(append(Keys(), further...), "", given))
 	if e.err == nil && len(c.problems) > 0 {

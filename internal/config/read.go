@@ -70,21 +70,21 @@ func (r *reader) tree(text []byte) (map[string]any, error) {
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, r.broken(err)
 	}
+	given := map[string]any{}
 	if len(document.Content) == 0 {
-		return nil, nil
+		return given, nil
 	}
 	root := document.Content[0]
 	if root.Kind == yaml.SequenceNode && len(root.Content) == 1 {
 		root = root.Content[0]
 	}
 	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
-		return nil, nil
+		return given, nil
 	}
 	if root.Kind != yaml.MappingNode {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s, line %d: it takes keys and values, or a list of one element with them", r.path, root.Line)
 	}
 	r.note("", root)
-	var given map[string]any
 	if err := root.Decode(&given); err != nil {
 		return nil, r.broken(err)
 	}

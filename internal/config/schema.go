@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// typeKey is what JSON schema calls a kind.
+const typeKey = "type"
+
 // Schema is the JSON schema of a configuration file with these further keys.
 func Schema(further []Key) map[string]any {
 	schema := section(append(Keys(), further...))
@@ -14,8 +17,8 @@ func Schema(further []Key) map[string]any {
 		"$defs":   map[string]any{"configuration": schema},
 		"anyOf": []any{
 			map[string]any{"$ref": "#/$defs/configuration"},
-			map[string]any{"type": "array", "items": map[string]any{"$ref": "#/$defs/configuration"}, "minItems": 1, "maxItems": 1},
-			map[string]any{"type": "null"},
+			map[string]any{typeKey: "array", "items": map[string]any{"$ref": "#/$defs/configuration"}, "minItems": 1, "maxItems": 1},
+			map[string]any{typeKey: "null"},
 		},
 	}
 }
@@ -25,22 +28,22 @@ func section(keys []Key) map[string]any {
 	for i := range keys {
 		properties[keys[i].Name] = keys[i].schema()
 	}
-	return map[string]any{"type": []any{"object", "null"}, "properties": properties, "additionalProperties": false}
+	return map[string]any{typeKey: []any{"object", "null"}, "properties": properties, "additionalProperties": false}
 }
 
 func (k *Key) schema() map[string]any {
 	schema := map[string]any{}
 	switch k.Kind {
 	case Text:
-		schema["type"] = "string"
+		schema[typeKey] = "string"
 	case Number:
-		schema = map[string]any{"type": "integer", "minimum": k.Least, "maximum": k.Most}
+		schema = map[string]any{typeKey: "integer", "minimum": k.Least, "maximum": k.Most}
 	case Flag:
-		schema["type"] = "boolean"
+		schema[typeKey] = "boolean"
 	case Section:
 		schema = section(k.Keys)
 	case Named:
-		schema = map[string]any{"type": []any{"object", "null"}, "additionalProperties": section(k.Keys)}
+		schema = map[string]any{typeKey: []any{"object", "null"}, "additionalProperties": section(k.Keys)}
 	case Choice:
 		schema = k.choiceSchema()
 	}
@@ -58,7 +61,7 @@ func (k *Key) schema() map[string]any {
 
 // choiceSchema has the keys of config depend on the name.
 func (k *Key) choiceSchema() map[string]any {
-	var each []any
+	each := make([]any, 0, len(k.Choices))
 	for _, choice := range slices.Sorted(maps.Keys(k.Choices)) {
 		names := []any{choice}
 		for _, alias := range slices.Sorted(maps.Keys(k.Aliases)) {
@@ -76,7 +79,7 @@ func (k *Key) choiceSchema() map[string]any {
 		})
 	}
 	return map[string]any{
-		"type": []any{"object", "null"}, "additionalProperties": false, "allOf": each,
+		typeKey: []any{"object", "null"}, "additionalProperties": false, "allOf": each,
 		"properties": map[string]any{
 			choiceName:   map[string]any{"enum": k.choices(), "default": k.Default},
 			choiceConfig: map[string]any{},

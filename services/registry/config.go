@@ -73,7 +73,8 @@ func (s *Service) editConfig(ctx context.Context, e configEdit) (configEdited, e
 			s.configuration.see(edit.after)
 			s.tellConfig(edit.after)
 		}
-		return edit, s.confirmConfig(ctx, &edit, e.purge)
+		err = s.confirmConfig(ctx, &edit, e.purge)
+		return edit, err
 	}
 }
 
@@ -108,7 +109,11 @@ func (s *Service) prepared(ctx context.Context, e configEdit, first *configState
 	if err := edit.after.result.Err(edit.before.result.Unknown()...); err != nil {
 		return edit, err
 	}
-	return edit, errors.Join(s.checkStore(ctx, &edit), s.checkDefinitions(ctx, &edit, e.purge))
+	if err := s.checkStore(ctx, &edit); err != nil {
+		return edit, err
+	}
+	err = s.checkDefinitions(ctx, &edit, e.purge)
+	return edit, err
 }
 
 func conflict(doc *configDoc, format string, args ...any) error {

@@ -2,6 +2,7 @@ package up
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -39,23 +40,23 @@ func ReadConfig(path string, o *Options) (warnings []string, err error) {
 // Keys are those of the process itself; what is read goes to o.
 func Keys(o *Options) []config.Key {
 	limit := func(name, doc string, target *int64) config.Key {
-		return config.Key{Name: name, Kind: config.Number, Default: int64(0), Most: math.MaxInt64, Doc: doc + "; 0 is no limit.", Take: number(target)}
+		return config.Key{Name: name, Kind: config.Number, Default: int64(0), Most: math.MaxInt64, Doc: doc + "; 0 is no limit.", Take: into(target)}
 	}
 	return []config.Key{
-		{Name: "data", Default: DefaultData, Check: config.NotEmpty, Doc: "Directory that holds everything.", Take: text(&o.Data)},
-		{Name: "listen", Default: DefaultListen, Check: address("listen"), Doc: "Where NATS listens.", Take: text(&o.Listen)},
-		{Name: "http", Default: DefaultHTTP, Check: address("http"), Doc: "Where HTTP is served.", Take: text(&o.HTTP)},
+		{Name: "data", Default: DefaultData, Check: config.NotEmpty, Doc: "Directory that holds everything.", Take: into(&o.Data)},
+		{Name: "listen", Default: DefaultListen, Check: address("listen"), Doc: "Where NATS listens.", Take: into(&o.Listen)},
+		{Name: "http", Default: DefaultHTTP, Check: address("http"), Doc: "Where HTTP is served.", Take: into(&o.HTTP)},
 		{
 			Name: "sync", Default: "always", Doc: "When a publish is on disk: always (before it is answered), or the time between two fsyncs, such as 2m.",
-			Take: func(value any) error { return o.Sync.UnmarshalText([]byte(value.(string))) },
+			Take: taking(func(value string) error { return o.Sync.UnmarshalText([]byte(value)) }),
 		},
 		{
 			Name: "drain_timeout", Default: DefaultDrain.String(), Check: duration, Doc: "How long a shutdown may take.",
-			Take: func(value any) (err error) { o.Drain, err = time.ParseDuration(value.(string)); return err },
+			Take: taking(func(value string) (err error) { o.Drain, err = time.ParseDuration(value); return err }),
 		},
 		{
 			Name: "max_payload", Kind: config.Number, Default: int64(protocol.DefaultMaxPayload), Least: 1, Most: math.MaxInt32, Doc: "Bytes of a message.",
-			Take: func(value any) error { o.MaxPayload = int(value.(int64)); return nil },
+			Take: taking(func(value int64) error { o.MaxPayload = int(value); return nil }),
 		},
 		{Name: "limits", Kind: config.Section, Doc: "What may be published.", Keys: []config.Key{
 			limit("queue_messages", "Messages in one queue", &o.Limits.QueueMessages),
@@ -66,12 +67,19 @@ func Keys(o *Options) []config.Key {
 	}
 }
 
-func text(target *string) func(any) error {
-	return func(value any) error { *target = value.(string); return nil }
+// into sets a target of the type that values of the key have.
+func into[T any](target *T) func(any) error {
+	return taking(func(value T) error { *target = value; return nil })
 }
 
-func number(target *int64) func(any) error {
-	return func(value any) error { *target = value.(int64); return nil }
+func taking[T any](take func(T) error) func(any) error {
+	return func(value any) error {
+		v, is := value.(T)
+		if !is {
+			return fmt.Errorf("it is a %T", value)
+		}
+		return take(v)
+	}
 }
 
 func address(name string) func(string) error {

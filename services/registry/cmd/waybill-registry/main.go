@@ -43,7 +43,7 @@ func (f *flags) service(log *slog.Logger) (daemon.Service, error) {
 		return nil, err
 	}
 	for _, text := range sources.Warnings {
-		log.Warn(text)
+		log.Warn("of the configuration: something has no effect", "what", text)
 	}
 	return registry.New(registry.Options{
 		Mesh: f.Connect(), Instance: f.Name, Version: version, Logger: log,
