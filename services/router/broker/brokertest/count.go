@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func (s *suite) shortPassesLong() {
 		ended[name] = time.Now()
 		d.reply(&nats.Msg{Header: nats.Header{
 			protocol.HeaderOutcome:    {string(protocol.Failed)},
-			protocol.HeaderRetryAfter: {milliseconds(delays[name])},
+			protocol.HeaderRetryAfter: {strconv.FormatInt(delays[name].Milliseconds(), 10)},
 		}})
 	}
 	for _, want := range []string{"short", "middle", "long"} {
