@@ -150,6 +150,9 @@ var alone = []testCase{
 // Run runs the suite. Its tests share the mesh and run side by side, each in
 // executions of its own; those that restart it come last, alone.
 func Run(t *testing.T, target Target) {
+	if target.Restart == nil || target.Sever == nil || target.Capabilities.Open != (target.Put != nil) {
+		t.Fatal("the target lacks Restart, Sever, or Put for a broker that is Open: no row may be left out")
+	}
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
 			t.Run(c.name, func(t *testing.T) {
