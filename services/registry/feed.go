@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
@@ -51,12 +50,18 @@ func (s *Service) tellFeeds(before, now *workerDoc) {
 }
 
 // missing are those of all that others does not have.
-func missing(all, others []protocol.FunctionSpec) []protocol.FunctionSpec {
+func missing(all, others []protocol.ServedFunction) []protocol.FunctionSpec {
 	has := make(map[protocol.FunctionSpec]bool, len(others))
 	for _, f := range others {
-		has[f] = true
+		has[f.FunctionSpec] = true
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(f protocol.FunctionSpec) bool { return has[f] })
+	var found []protocol.FunctionSpec
+	for _, f := range all {
+		if !has[f.FunctionSpec] {
+			found = append(found, f.FunctionSpec)
+		}
+	}
+	return found
 }
 
 func (s *Service) queueEvent(e event) {

@@ -16,6 +16,7 @@ import (
 // provide serves those of the mesh's own functions that are not the routers'.
 func (s *Service) provide() error {
 	return errors.Join(
+		project(s, protocol.FunctionDefine, s.defineQueue),
 		project(s, protocol.FunctionRedrive, s.redriveTarget),
 		project(s, protocol.FunctionRedriveMessage, s.redriveMessage),
 		project(s, protocol.FunctionDiscardMessage, s.discardMessage),
@@ -62,7 +63,7 @@ var private = map[string]string{
 
 // refusePrivate refuses calls of the private functions.
 func (s *Service) refusePrivate() error {
-	var errs []error
+	errs := make([]error, 0, len(private))
 	for id, instead := range private {
 		refusal := mesh.ErrorAnswer(protocol.Errorf(protocol.CodeForbidden, "%s is private to the mesh: %s", id, instead))
 		_, err := s.mesh.Raw(endpointName(id), protocol.FunctionSubject("*", id), mesh.QueueGroup, func(m *nats.Msg) {

@@ -7,10 +7,34 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
+// defineQueue is define, without what only the mesh's own programs ask for.
+func (s *Service) defineQueue(ctx context.Context, q protocol.DefineRequest) (protocol.DefineReply, error) {
+	reply, err := s.define(ctx, q)
+	reply.Revision = 0
+	return reply, err
+}
+
+// listTopics lists topics and named queues, also those that are defined and hold
+// nothing.
 func (s *Service) listTopics(ctx context.Context, _ protocol.Empty) ([]protocol.TopicSummary, error) {
-	return operate.Topics(ctx, s.nc)
+	topics, err := operate.Topics(ctx, s.nc)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := s.store.definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for name := range withDefault(doc.Queues) {
+		if !slices.ContainsFunc(topics, func(t protocol.TopicSummary) bool { return t.Name == name }) {
+			topics = append(topics, protocol.TopicSummary{Name: name, BrokerType: protocol.BrokerBuiltin})
+		}
+	}
+	slices.SortFunc(topics, func(a, b protocol.TopicSummary) int { return cmp.Compare(a.Name, b.Name) })
+	return topics, nil
 }
 
 func (s *Service) topicStats(ctx context.Context, q protocol.TargetRequest) (protocol.TopicStats, error) {
@@ -18,7 +42,23 @@ func (s *Service) topicStats(ctx context.Context, q protocol.TargetRequest) (pro
 	if err != nil {
 		return protocol.TopicStats{}, err
 	}
-	return operate.TopicStats(ctx, s.nc, sources)
+	stats, err := operate.TopicStats(ctx, s.nc, sources)
+	if err != nil {
+		return stats, err
+	}
+	if name, ok := scope.NamedQueue(sources[0].Queue); ok {
+		stats.Config, err = s.definition(ctx, name)
+	}
+	return stats, err
+}
+
+// definition is that of a named queue, nil if there is none.
+func (s *Service) definition(ctx context.Context, name string) (*protocol.QueueDefinition, error) {
+	doc, err := s.store.definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return definitionOf(withDefault(doc.Queues), name), nil
 }
 
 func (s *Service) deadTopics(ctx context.Context, q protocol.DeadTopicsRequest) ([]protocol.DeadTopic, error) {

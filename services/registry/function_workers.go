@@ -32,7 +32,7 @@ func (s *Service) functionInfo(_ context.Context, q protocol.FunctionInfoRequest
 func (d *directory) servers(f protocol.FunctionSpec) []string {
 	var names []string
 	for _, doc := range d.all() {
-		if slices.Contains(doc.Functions, f) {
+		if slices.ContainsFunc(doc.Functions, func(served protocol.ServedFunction) bool { return served.FunctionSpec == f }) {
 			names = append(names, doc.Name)
 		}
 	}

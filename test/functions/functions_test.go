@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -75,10 +76,10 @@ func (c caller) refused(namespace, id, input string, code protocol.Code) {
 		c.t.Errorf("%s(%s): %v", id, input, err)
 		return
 	}
-	var e struct{ Code, Message string }
-	if err := json.Unmarshal(answer.Data, &e); err != nil || e.Code != string(code) || e.Message == "" ||
+	var e protocol.Error
+	if err := json.Unmarshal(answer.Data, &e); err != nil || e.Code != code || e.Message == "" ||
 		!strings.HasPrefix(answer.Header.Get("Nats-Service-Error"), string(code)) ||
-		answer.Header.Get("Nats-Service-Error-Code") != fmt.Sprint(code.Status()) {
+		answer.Header.Get("Nats-Service-Error-Code") != strconv.Itoa(code.Status()) {
 		c.t.Errorf("%s(%s): %s with the headers %v, want %s", id, input, answer.Data, answer.Header, code)
 	}
 }
@@ -145,6 +146,7 @@ func (c caller) dead(input string) (all []protocol.DeadMessage) {
 }
 
 func TestFunctions(t *testing.T) {
+	t.Parallel()
 	m := harness.Start(t)
 	for name, test := range map[string]func(*testing.T, *harness.Mesh, caller){
 		"what is refused":       refusals,
@@ -163,7 +165,7 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-func refusals(t *testing.T, _ *harness.Mesh, c caller) {
+func refusals(_ *testing.T, _ *harness.Mesh, c caller) {
 	targets := []string{
 		protocol.FunctionRedrive, protocol.FunctionRedriveMessage, protocol.FunctionDiscardMessage,
 		protocol.FunctionTopicStats, protocol.FunctionDLQMessages,
@@ -288,7 +290,7 @@ func pages(t *testing.T, m *harness.Mesh, c caller) {
 	observer(t, w, topic, "a", fails)
 	payloads := make([]string, total)
 	for i := range payloads {
-		payloads[i] = fmt.Sprint(i)
+		payloads[i] = strconv.Itoa(i)
 	}
 	want := publish(t, w, topic, payloads...)
 	c.awaitDead(topic, total)
