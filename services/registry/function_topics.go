@@ -24,11 +24,11 @@ func (s *Service) listTopics(ctx context.Context, _ protocol.Empty) ([]protocol.
 	if err != nil {
 		return nil, err
 	}
-	doc, err := s.store.definitions(ctx)
+	defined, err := s.queueConfigs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for name := range withDefault(doc.Queues) {
+	for name := range defined {
 		if !slices.ContainsFunc(topics, func(t protocol.TopicSummary) bool { return t.Name == name }) {
 			topics = append(topics, protocol.TopicSummary{Name: name, BrokerType: protocol.BrokerBuiltin})
 		}
@@ -46,19 +46,22 @@ func (s *Service) topicStats(ctx context.Context, q protocol.TargetRequest) (pro
 	if err != nil {
 		return stats, err
 	}
+	defined, err := s.queueConfigs(ctx)
 	if name, ok := scope.NamedQueue(sources[0].Queue); ok {
-		stats.Config, err = s.definition(ctx, name)
+		if config, ok := defined[name]; ok {
+			stats.Config = &config
+		}
 	}
 	return stats, err
 }
 
-// definition is that of a named queue, nil if there is none.
-func (s *Service) definition(ctx context.Context, name string) (*protocol.QueueDefinition, error) {
-	doc, err := s.store.definitions(ctx)
+// queueConfigs are the definitions of the named queues, as they are stored.
+func (s *Service) queueConfigs(ctx context.Context) (map[string]protocol.QueueDefinition, error) {
+	doc, err := s.store.config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return definitionOf(withDefault(doc.Queues), name), nil
+	return complete(doc).config().QueueConfigs, nil
 }
 
 func (s *Service) deadTopics(ctx context.Context, q protocol.DeadTopicsRequest) ([]protocol.DeadTopic, error) {
