@@ -133,7 +133,8 @@ func (s *Service) removeQueue(ctx context.Context, q protocol.QueueRemoveRequest
 		return reply, err
 	}
 	reply.Removed, reply.Revision = edit.changed, edit.revision
-	told, err := s.redefine(ctx, protocol.LaneDefinition{Queue: q.Queue, Purge: q.Purge, Revision: edit.revision})
+	left := definitionOf(withDefault(nil), q.Queue) // of the one that is always there
+	told, err := s.redefine(ctx, protocol.LaneDefinition{Queue: q.Queue, Config: left, Purge: q.Purge, Revision: edit.revision})
 	if err != nil || !q.Purge {
 		return reply, err
 	}
