@@ -279,7 +279,9 @@ func (s *suite) jobOrder() {
 		s.enqueue("f", fmt.Sprintf(`{"session": "x", "job": %q}`, job))
 	}
 	name := func(d delivery) string {
-		var data struct{ Job string }
+		var data struct {
+			Job string `json:"job"`
+		}
 		if err := json.Unmarshal(d.Data, &data); err != nil {
 			s.Errorf("a job is %s: %v", d.Data, err)
 		}
