@@ -50,6 +50,8 @@ var documents = []any{
 	protocol.QueueRemoved{}, protocol.DefinitionsRequest{}, protocol.DefinitionsPage{}, protocol.DefinedQueue{}, protocol.ConfigChanged{}, protocol.LaneDefinition{},
 	protocol.LaneDefined{}, protocol.UnservedFunction{}, protocol.ServedFunction{}, protocol.DeclaredFunction{},
 	protocol.WebhooksPage{}, protocol.WebhooksRequest{},
+	protocol.Config{}, protocol.Adapter{}, protocol.ConfigRequest{}, protocol.StoredConfig{}, protocol.ConfigRevision{}, protocol.ConfigDifference{}, protocol.ConfigEdit{}, protocol.ConfigEdited{},
+	protocol.ConfigHistoryRequest{}, protocol.ConfigHistory{},
 }
 
 // nameOf is a document's name in file names: publish_ack for PublishAck.

@@ -79,7 +79,7 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 		return nil, nil, err
 	}
 	next.KVRevision = revision
-	settings := s.settings.get()
+	settings := s.configuration.settings()
 	for i := range next.Subscriptions {
 		if sub := &next.Subscriptions[i]; sub.TimeoutDefault {
 			sub.TimeoutMs = settings.Observers.ActivationTimeoutMs
@@ -217,6 +217,6 @@ func (s *Service) told(m *nats.Msg) {
 // changed is what routers are told of a record. The settings go with it: what
 // happens to a worker's queues depends on those that hold when it happens.
 func (s *Service) changed(doc *workerDoc) protocol.WorkerChanged {
-	settings := s.settings.get()
+	settings := s.configuration.settings()
 	return protocol.WorkerChanged{Worker: doc.Worker, Settings: &settings}
 }

@@ -133,7 +133,8 @@ func (o *openLane) open(ctx context.Context) error {
 		o.listen("job-", jobs.prefix+">", jobs.publish),
 		o.listen("enqueue-", o.at.subject(verbEnqueue), o.s.enqueueIngress(false).enqueue),
 		o.listen("follow-", o.at.subject(verbFollow), o.follow),
-		o.listen("owner-", o.at.subject(askOwner), o.isOwned),
+		serve(o, protocol.VerbConfigure, o.configure),
+		o.listen("owner-", o.at.subject(askOwner), o.isOwned), // after the others: who is told of the owner may ask it
 	)
 	if err != nil {
 		o.drain(ctx)
