@@ -38,6 +38,7 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 		}
 		if err == nil {
 			s.announce(next)
+			s.tellFeeds(doc, next)
 			err = s.confirm(ctx, doc, next)
 			s.releaseAll(ctx, doc, next)
 			warnings := slices.Concat(s.known.differences(&next.Worker), orderWarnings(&next.Worker), inactiveWarnings(&next.Worker))
@@ -166,6 +167,7 @@ func (s *Service) gone(ctx context.Context, doc *workerDoc, left uint64) (*worke
 		return nil, err
 	}
 	s.announce(end)
+	s.tellFeeds(doc, end)
 	s.clearAway(ctx, end)
 	s.releaseAll(ctx, doc, end)
 	return end, nil

@@ -74,6 +74,7 @@ type Service struct {
 	closed        executions
 	configuration configuration
 	confirmed     confirmed
+	events        chan event // for observers of changes
 	// watching: what is known follows the bucket
 	watching atomic.Bool
 
@@ -102,7 +103,7 @@ func New(o Options) (*Service, error) {
 	}
 	log := o.Logger.With("service", serviceName)
 	o.Mesh.Logger = cmp.Or(o.Mesh.Logger, log)
-	s := &Service{o: o, log: log, done: make(chan struct{})}
+	s := &Service{o: o, log: log, done: make(chan struct{}), events: make(chan event, maxFeed)}
 	s.known = newDirectory()
 	s.closed = executions{docs: map[string]*executionDoc{}, told: map[string]int{}}
 	s.alive = newPresence(o.Silence)
@@ -169,6 +170,7 @@ func (s *Service) follow(ctx context.Context) error {
 	s.working.Go(func() { s.watchExecutions(s.ctx) })
 	s.working.Go(func() { s.watchConfig(s.ctx) })
 	s.working.Go(func() { s.buryAll(s.ctx) })
+	s.working.Go(func() { s.feed(s.ctx) })
 	select {
 	case <-read:
 		return nil
@@ -180,8 +182,7 @@ func (s *Service) follow(ctx context.Context) error {
 func (s *Service) serve() error {
 	_, err := s.mesh.Raw("keepalive", protocol.SubjectKeepalive+"*", "", s.keepalive)
 	_, told := s.mesh.Raw("workers-changed", protocol.SubjectWorkerChanged, "", s.told)
-	_, private := s.mesh.Raw("on-message", protocol.FunctionSubject("*", protocol.FunctionOnMessage), mesh.QueueGroup, s.onMessage)
-	return errors.Join(err, told, private,
+	return errors.Join(err, told, s.provide(),
 		mesh.Endpoint(s.mesh, "hello", protocol.SubjectHello, s.hello),
 		mesh.Endpoint(s.mesh, "bye", protocol.SubjectBye, s.bye),
 		mesh.Endpoint(s.mesh, "workers", protocol.SubjectWorkers, s.workers),
