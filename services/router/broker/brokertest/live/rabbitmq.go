@@ -52,7 +52,10 @@ func RunRabbitMQ(below string) (*RabbitMQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, r.start()
+	if err := r.start(); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // StartRabbitMQ starts one for this test alone, that may be killed and started
