@@ -144,9 +144,8 @@ func TestQueuesAreAsTheProtocolSays(t *testing.T) {
 		}
 	}
 	agree(t, "frob", 1)
-	fields := reflect.TypeFor[protocol.QueueDefinition]()
-	for i := range fields.NumField() {
-		if name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ","); !known[name] {
+	for field := range reflect.TypeFor[protocol.QueueDefinition]().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !known[name] {
 			t.Errorf("there is no key %s", name)
 		}
 	}
