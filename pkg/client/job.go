@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,10 +31,29 @@ func Job(queue, namespace, function string) Destination {
 
 // Enqueue leaves a job for a function of the client's namespace in a named queue
 // and returns when it is committed. data is the function's input. Errors are
-// those of Publish; NOT_FOUND: there is no such queue, Define it.
+// those of Publish; NOT_FOUND: there is no such queue, Define it; UNSUPPORTED: the
+// mesh is of a version that has none.
 func (c *Client) Enqueue(ctx context.Context, queue, function string, data []byte, opts ...PublishOption) (*Receipt, error) {
-	return c.Publish(ctx, Job(queue, c.namespace, function), data, opts...)
+	receipt, err := c.Publish(ctx, Job(queue, c.namespace, function), data, opts...)
+	if protocol.CodeOf(err) == protocol.CodeUnavailable && c.hasRouters(ctx, queue) {
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "the routers of this mesh are of a version without named queues: upgrade them, or publish to a route or a topic instead")
+	}
+	return receipt, err
 }
+
+// hasRouters says whether there are routers and none takes jobs.
+func (c *Client) hasRouters(ctx context.Context, queue string) bool {
+	ctx, cancel := context.WithTimeout(ctx, routersTimeout)
+	defer cancel()
+	if _, err := c.nc.RequestWithContext(ctx, protocol.SubjectQueues, []byte("{}")); err != nil {
+		return false
+	}
+	_, err := c.nc.RequestWithContext(ctx, protocol.PublishJobSubject(queue), nil) // it names no function: nobody takes it
+	return errors.Is(err, nats.ErrNoResponders)
+}
+
+// routersTimeout bounds the search for routers that do not answer.
+const routersTimeout = time.Second
 
 // JobReceipt sets Message.JobReceipt.
 func JobReceipt(receipt string) PublishOption {
