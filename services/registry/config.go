@@ -112,6 +112,9 @@ func (s *Service) prepared(ctx context.Context, e configEdit, first *configState
 	if err := s.checkStore(ctx, edit.before, edit.after); err != nil {
 		return edit, err
 	}
+	if err := s.checkAdapter(ctx, edit.before, edit.after); err != nil {
+		return edit, err
+	}
 	err = s.checkDefinitions(ctx, &edit, e.purge)
 	return edit, err
 }
