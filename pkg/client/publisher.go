@@ -102,7 +102,7 @@ func AnswerTimeout(d time.Duration) PublisherOption {
 // NewPublisher starts a Publisher. Close ends it; so does the client's Close.
 func (c *Client) NewPublisher(opts ...PublisherOption) (*Publisher, error) {
 	p := &Publisher{
-		c: c, timeout: answerTimeout, inbox: c.nc.NewInbox() + ".",
+		c: c, timeout: answerTimeout, inbox: c.nc.NewInbox() + c.by,
 		calls:    make([]atomic.Pointer[call], defaultWindow),
 		flushing: make(chan struct{}, 1),
 		answered: make(chan struct{}, 1),

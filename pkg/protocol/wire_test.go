@@ -41,7 +41,7 @@ var documents = []any{
 	protocol.Policy{}, protocol.PolicyRequest{},
 	protocol.QueueInfo{}, protocol.QueuesPage{}, protocol.QueuesRequest{}, protocol.Ready{}, protocol.Registered{},
 	protocol.RefusedSubscription{}, protocol.ObserversRequest{}, protocol.ObserversPage{}, protocol.ObserverInfo{}, protocol.ObserverOwner{}, protocol.ObserverRemoveRequest{}, protocol.ObserverRemoved{}, protocol.ForgetRequest{}, protocol.ForgetReply{},
-	protocol.Settings{}, protocol.ObserverSettings{}, protocol.SettingsChange{}, protocol.ObserverSettingsChange{}, protocol.RegisteredSubscription{}, protocol.Stats{}, protocol.LedgerAudit{}, protocol.TrailRequest{}, protocol.TrailReply{}, protocol.Trail{}, protocol.StoryEvent{}, protocol.EntryRequest{}, protocol.EntryState{}, protocol.AuditGap{}, protocol.AuditRoute{}, protocol.AuditHandovers{}, protocol.AuditSpan{}, protocol.Subscription{}, protocol.SubscriptionInfo{},
+	protocol.Settings{}, protocol.ObserverSettings{}, protocol.SettingsChange{}, protocol.ObserverSettingsChange{}, protocol.RegisteredSubscription{}, protocol.Stats{}, protocol.LedgerAudit{}, protocol.TrailRequest{}, protocol.TrailReply{}, protocol.LeftOut{}, protocol.Trail{}, protocol.StoryEvent{}, protocol.EntryRequest{}, protocol.EntryState{}, protocol.AuditGap{}, protocol.AuditRoute{}, protocol.AuditHandovers{}, protocol.AuditSpan{}, protocol.Subscription{}, protocol.SubscriptionInfo{},
 	protocol.SubscriptionSpec{}, protocol.Tuning{}, protocol.SubscriptionsPage{}, protocol.SubscriptionsRequest{}, protocol.Worker{},
 	protocol.WaitingActReply{}, protocol.WaitingActRequest{}, protocol.WaitingListRequest{}, protocol.WaitingMessage{}, protocol.WaitingPage{},
 	protocol.WorkerChanged{}, protocol.WorkersPage{}, protocol.WorkersRequest{},
