@@ -40,7 +40,7 @@ type HostOptions[O Owner[O]] struct {
 	// AcceptLoss opens a damaged ledger without what cannot be read.
 	AcceptLoss bool
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
-	// default ledger.DefaultSlack.
+	// default ledger.DefaultSlack, or less on a small disk.
 	Slack int64
 
 	// NewOwner makes the owner of a ledger that is about to be opened.

@@ -37,7 +37,7 @@ var documents = []any{
 	protocol.CloseReply{}, protocol.CloseRequest{}, protocol.Execution{}, protocol.ExecutionCloseRequest{}, protocol.ExecutionCounts{},
 	protocol.ExecutionCountsPage{}, protocol.ExecutionReopenRequest{}, protocol.ExecutionsPage{}, protocol.ExecutionsRequest{},
 	protocol.FinishedWork{}, protocol.FunctionInfo{}, protocol.FunctionSpec{}, protocol.FunctionsPage{}, protocol.FunctionsRequest{},
-	protocol.Hello{}, protocol.Keepalive{}, protocol.KeepaliveReply{}, protocol.Load{}, protocol.PublishAck{},
+	protocol.Hello{}, protocol.Keepalive{}, protocol.KeepaliveReply{}, protocol.Load{}, protocol.Space{}, protocol.PublishAck{},
 	protocol.Policy{}, protocol.PolicyRequest{},
 	protocol.QueueInfo{}, protocol.QueuesPage{}, protocol.QueuesRequest{}, protocol.Ready{}, protocol.Registered{},
 	protocol.RefusedSubscription{}, protocol.ObserversRequest{}, protocol.ObserversPage{}, protocol.ObserverInfo{}, protocol.ObserverOwner{}, protocol.ObserverRemoveRequest{}, protocol.ObserverRemoved{}, protocol.ForgetRequest{}, protocol.ForgetReply{},

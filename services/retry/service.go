@@ -39,7 +39,7 @@ type Options struct {
 	// false: Start fails, naming the damage.
 	AcceptLoss bool
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
-	// default ledger.DefaultSlack.
+	// default ledger.DefaultSlack, or less on a small disk.
 	Slack int64
 }
 
