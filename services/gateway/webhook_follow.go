@@ -28,11 +28,12 @@ const (
 // bucket, as every gateway does. Gateways share a webhook's messages as any
 // workers do.
 type webhooks struct {
-	store  webhookStore
-	client *client.Client
-	caller *http.Client
-	calls  *prometheus.CounterVec // by webhook and result
-	log    *slog.Logger
+	store   webhookStore
+	secrets secretFiles
+	client  *client.Client
+	caller  *http.Client
+	calls   *prometheus.CounterVec // by webhook and result
+	log     *slog.Logger
 
 	running map[string]*webhook // of follow alone
 	working sync.WaitGroup
@@ -176,6 +177,9 @@ func (h *webhooks) work(ctx context.Context, one *webhook) {
 
 func (h *webhooks) subscribe(ctx context.Context, one *webhook) (*client.Worker, error) {
 	d := one.doc.Load()
+	if _, err := h.keysOf(d); err != nil {
+		return nil, err // other gateways may be able to
+	}
 	handler := func(ctx context.Context, m *client.Delivery) error { return h.call(ctx, one.doc.Load(), m) }
 	opts := workOptions(d)
 	if d.Topic == "" {

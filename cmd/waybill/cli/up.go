@@ -27,6 +27,7 @@ type upCmd struct {
 	ActivationTimeoutMs   *int64        `help:"Set the time limit of a delivery to an observer without one of its own, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
 	ObserverGraceMs       *int64        `help:"Set how long an observer's id is kept for a worker that is gone, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
 	SubscriberRetentionMs *int64        `help:"Set how long the queue of an observer that is gone receives its topic, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
+	WebhookSecrets        string        `help:"Directory with the files that webhooks name for their secrets, which are then not stored in the mesh." placeholder:"DIR" type:"path"`
 	AcceptLoss            bool          `help:"Start on a damaged store without what cannot be read."`
 	LogLevel              slog.Level    `default:"warn" help:"Least level that is logged: debug, info, warn, error."`
 }
@@ -83,6 +84,7 @@ func (c *upCmd) options(a *app) (up.Options, error) {
 	override(&o.Data, c.Data)
 	override(&o.Listen, c.Listen)
 	override(&o.HTTP, c.HTTP)
+	override(&o.WebhookSecrets, c.WebhookSecrets)
 	override(&o.Drain, c.DrainTimeout)
 	override(&o.Settings.Observers.ActivationTimeoutMs, c.ActivationTimeoutMs)
 	override(&o.Settings.Observers.ObserverGraceMs, c.ObserverGraceMs)

@@ -18,6 +18,7 @@ import (
 //	data: waybill-data          # directory that holds everything
 //	listen: 127.0.0.1:4222      # NATS
 //	http: 127.0.0.1:8000        # health, readiness, metrics
+//	webhook_secrets: secrets    # directory with the files that webhooks name
 //	sync: always                # or the time between two fsyncs, such as 2m
 //	drain_timeout: 10s          # how long a shutdown may take
 //	max_payload: 1048576        # bytes of a message
@@ -67,6 +68,7 @@ func settings(o *Options) map[string]setting {
 		"data":                    into(&o.Data, notEmpty),
 		"listen":                  into(&o.Listen, address("listen")),
 		"http":                    into(&o.HTTP, address("http")),
+		"webhook_secrets":         into(&o.WebhookSecrets, notEmpty),
 		"sync":                    into(&o.Sync, nil),
 		"drain_timeout":           into(&o.Drain, func(d time.Duration) error { return above0(int64(d)) }),
 		"max_payload":             into(&o.MaxPayload, func(n int) error { return above0(int64(n)) }),
