@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,6 +31,7 @@ type Worker struct {
 	declined []context.Context // the same, for messages that are not sampled
 	turn     atomic.Uint32
 	cancel   context.CancelCauseFunc
+	overseer overseer
 
 	draining atomic.Bool
 	drained  sync.Once
@@ -60,6 +60,7 @@ func (c *Client) Work(ctx context.Context, execution, route string, h Handler, o
 // subscribe declares a subscription and returns when the mesh has taken it.
 func (c *Client) subscribe(ctx context.Context, spec protocol.SubscriptionSpec, h Handler) (*Worker, error) {
 	w := &Worker{c: c, ref: c.presence.nextRef(), spec: spec, handler: h, ready: newGate()}
+	w.overseer.w = w
 	w.place = tracing.PlaceOf(w.source())
 	w.spec.Ref = w.ref
 	w.parents, w.cancel = parents(*spec.Concurrency)
@@ -233,7 +234,8 @@ func (w *Worker) run(d *Delivery) {
 	ctx, span := w.traceHandler(d)
 	ctx, cancel := d.within(ctx)
 	defer cancel()
-	defer w.watch(ctx, d)()
+	w.overseer.add(ctx, d)
+	defer w.overseer.remove(d)
 	end := ending{outcome: protocol.Failed, text: "the handler ended its goroutine (runtime.Goexit)"}
 	defer func() {
 		endHandler(span, end)
@@ -254,21 +256,6 @@ func (w *Worker) missed(d *Delivery) {
 		return
 	}
 	w.c.presence.memory.drop(d.job)
-}
-
-// watch warns when a handler has used most of its time, and no longer counts
-// it when all is used. Call what it returns when the handler is done.
-func (w *Worker) watch(ctx context.Context, d *Delivery) (done func()) {
-	if d.deadline.IsZero() {
-		return func() {}
-	}
-	left := time.Until(d.deadline)
-	t := time.AfterFunc(left-d.limit/5, func() {
-		w.about(ctx, d).WarnContext(ctx, "a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
-			"execution", d.Execution, "route", d.Route, "topic", d.Topic, "limit", d.limit)
-		time.AfterFunc(time.Until(d.deadline), func() { w.uncount(d, true) })
-	})
-	return func() { t.Stop() }
 }
 
 func (w *Worker) uncount(d *Delivery, overdue bool) {
