@@ -33,7 +33,7 @@ func (s *Server) TellSpace() error {
 		if err != nil {
 			answer = protocol.MarshalErrorBody(protocol.Errorf(protocol.CodeUnsupported, "the disk does not say how much space it has: %v", err))
 		}
-		_ = m.Respond(answer) // who asks asks again
+		_ = m.Respond(answer) // they ask again
 	})
 	return err
 }
