@@ -50,6 +50,11 @@ var documents = []any{
 	protocol.QueueRemoved{}, protocol.DefinitionsRequest{}, protocol.DefinitionsPage{}, protocol.DefinedQueue{}, protocol.ConfigChanged{}, protocol.LaneDefinition{},
 	protocol.LaneDefined{}, protocol.UnservedFunction{}, protocol.ServedFunction{},
 	protocol.WebhooksPage{}, protocol.WebhooksRequest{},
+	protocol.TargetRequest{}, protocol.DataRequest{}, protocol.RedriveReply{}, protocol.MessageRequest{}, protocol.MessageReply{}, protocol.TopicSummary{}, protocol.TopicStats{},
+	protocol.DeadTopicsRequest{}, protocol.DeadTopic{}, protocol.DeadMessagesRequest{}, protocol.DeadMessage{}, protocol.FunctionInfoRequest{}, protocol.FunctionDetail{},
+	protocol.WorkersListRequest{}, protocol.WorkersList{}, protocol.ListedWorker{}, protocol.WorkerName{}, protocol.WorkersEvent{}, protocol.FunctionsEvent{},
+	protocol.Config{}, protocol.Adapter{}, protocol.ConfigRequest{}, protocol.StoredConfig{}, protocol.ConfigRevision{}, protocol.ConfigDifference{}, protocol.ConfigEdit{}, protocol.ConfigEdited{},
+	protocol.ConfigHistoryRequest{}, protocol.ConfigHistory{},
 }
 
 // nameOf is a document's name in file names: publish_ack for PublishAck.

@@ -128,8 +128,8 @@ func serve(h *protocol.Hello) []protocol.ServedFunction {
 const functionRef = "function\x00"
 
 func checkFunction(f protocol.FunctionSpec) error {
-	if f.ID == protocol.FunctionOnMessage {
-		return protocol.Errorf(protocol.CodeForbidden, "%s is the mesh's own function: observe it, and serve one of another name", f.ID)
+	if ownWorker(f) != "" {
+		return protocol.Errorf(protocol.CodeForbidden, "%s in namespace %s is the mesh's own function: serve one of another name", f.ID, f.Namespace)
 	}
 	if err := scope.CheckNamespace(f.Namespace); err != nil {
 		return err

@@ -722,6 +722,9 @@ type lane struct {
 	mu   sync.Mutex
 	away bool
 	told []protocol.Worker
+
+	configured uint64 // the newest revision
+	defined    []protocol.LaneDefinition
 }
 
 const lanes = 2
@@ -740,8 +743,12 @@ func mustLanes(t *testing.T, s *natsserver.Server) *lane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.nc.Subscribe(protocol.SubjectLane+"*.follow", l.follow); err != nil {
-		t.Fatal(err)
+	for verb, handle := range map[string]nats.MsgHandler{
+		"follow": l.follow, protocol.VerbConfigure: l.configure, protocol.VerbDefine: l.define,
+	} {
+		if _, err := l.nc.Subscribe(protocol.SubjectLane+"*."+verb, handle); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := l.nc.FlushWithContext(guard(t)); err != nil {
 		t.Fatal(err)

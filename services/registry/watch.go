@@ -10,11 +10,6 @@ import (
 	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
-const (
-	rereadEvery = time.Minute // the settings are read anew
-	watchPause  = time.Second // between a watch that ended and the next
-)
-
 // watch keeps the directory in line with the bucket, which other registries
 // write too. first is called after each reading of all records.
 func (s *Service) watch(ctx context.Context, first func()) {

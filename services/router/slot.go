@@ -127,7 +127,8 @@ func (o *openLane) open(ctx context.Context) error {
 		o.listen("publish-", queues.prefix+">", queues.publish),
 		o.listen("topic-", topics.prefix+">", topics.publish),
 		o.listen("follow-", o.at.subject(verbFollow), o.follow),
-		o.listen("owner-", o.at.subject(askOwner), o.isOwned),
+		serve(o, protocol.VerbConfigure, o.configure),
+		o.listen("owner-", o.at.subject(askOwner), o.isOwned), // after the others: who is told of the owner may ask it
 	)
 	if err != nil {
 		o.drain(ctx)

@@ -106,10 +106,12 @@ func (s *suite) shortPassesLong() {
 func (s *suite) superseded() {
 	spec := s.on("r")
 	spec.TimeoutMs, spec.MaxRetries = 300, 3
-	slow := s.worker(spec)
+	w := s.worker(spec)
 	s.publish("r", []byte("x"))
-	first := slow.next()
-	second := slow.next() // the first one's time is up
+	first := w.next()
+	spec.TimeoutMs = guard.Milliseconds() // of the second
+	w.hello(spec)
+	second := w.next()
 	equal(s, "attempt", second.attempt(), 2)
 	before := s.counted(protocol.CountSuperseded)
 	first.end(protocol.Rejected)

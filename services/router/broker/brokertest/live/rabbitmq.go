@@ -108,6 +108,17 @@ func (r *RabbitMQ) VirtualHost(t testing.TB) string {
 	return r.addresses[0] + "/" + name
 }
 
+// CloseConnections has the broker close every connection to a virtual host,
+// given by its AMQP URL.
+func (r *RabbitMQ) CloseConnections(t testing.TB, amqp string) {
+	t.Helper()
+	at, err := url.Parse(amqp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Control(t, "close_all_connections", "--vhost", strings.TrimPrefix(at.Path, "/"), "severed by a test")
+}
+
 // Admin asks the management interface: path begins with /api/. into may be nil.
 func (r *RabbitMQ) Admin(t testing.TB, method, path string, body, into any) {
 	t.Helper()
