@@ -84,7 +84,7 @@ func (o *overseer) look() {
 			continue
 		}
 		o.w.about(one.ctx, one.d).WarnContext(one.ctx, "a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
-			"execution", one.d.Execution, "route", one.d.Route, "topic", one.d.Topic, "limit", one.d.limit)
+			"of", o.w.source(), "limit", one.d.limit)
 	}
 }
 
