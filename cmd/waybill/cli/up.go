@@ -61,10 +61,12 @@ func (c *upCmd) Run(a *app) error {
 	return m.Err()
 }
 
+var errToldToStop = errors.New("told to stop before it was up")
+
 // started is why what a command starts is not up.
 func started(a *app, command string, err error) error {
 	if a.ctx.Err() != nil {
-		return errors.New("told to stop before it was up")
+		return errToldToStop
 	}
 	_, store := errors.AsType[*natsserver.StoreError](err)
 	_, log := errors.AsType[*ledger.DamageError](err)
