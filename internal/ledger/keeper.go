@@ -62,7 +62,10 @@ type KeeperOptions struct {
 	AcceptLoss bool
 	// Slack is the janitor's, in bytes; default DefaultSlack, or what SlackOn says of
 	// a disk that is known.
-	Slack  int64
+	Slack int64
+	// Memory has the stream, if it is made, kept in memory alone: what is in it is
+	// lost when NATS ends.
+	Memory bool
 	Logger *slog.Logger // default none
 }
 
