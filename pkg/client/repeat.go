@@ -46,7 +46,7 @@ func (c *Client) repeat(ctx context.Context, m Message) (*Receipt, error) {
 			receipt.Duplicate = receipt.Duplicate && !r.own
 			return receipt, nil
 		}
-		if !r.again(ctx, err) {
+		if err = c.unserved(ctx, m.To, err); !r.again(ctx, err) {
 			return nil, r.end(ctx, err)
 		}
 	}
