@@ -163,7 +163,7 @@ func observe(spec *protocol.SubscriptionSpec, sub *protocol.Subscription, h *pro
 		return err
 	}
 	sub.Target = &target
-	sub.Inactive = !slices.Contains(h.Functions, target)
+	sub.Inactive = !slices.ContainsFunc(h.Functions, func(f protocol.DeclaredFunction) bool { return f.FunctionSpec == target })
 	sub.Draining = sub.Draining || sub.Inactive
 	return nil
 }

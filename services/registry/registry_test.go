@@ -155,7 +155,7 @@ func TestADeclarationBecomesARecord(t *testing.T) {
 	next := events(t, nc)
 	h := one("w1", execution, "/queue/scraping.tasks")
 	h.Subscriptions[0].Name = "web-scraper"
-	h.Functions = []protocol.FunctionSpec{{Namespace: "default", ID: "math::add"}}
+	h.Functions = []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "default", ID: "math::add"}}}
 
 	got := hello(t, nc, h)
 	if got.User != "local" || got.KeepaliveMs != protocol.KeepaliveInterval.Milliseconds() || len(got.Warnings) != 0 || len(got.Subscriptions) != 1 {
@@ -243,8 +243,12 @@ func TestABadDeclarationIsRefusedAndNothingIsStored(t *testing.T) {
 		"backoff_ms":          {func(h *protocol.Hello) { h.Subscriptions[0].BackoffMs = -1 }, protocol.CodeInvalidArgs},
 		"timeout_ms":          {func(h *protocol.Hello) { h.Subscriptions[0].TimeoutMs = 1 << 62 }, protocol.CodeInvalidArgs},
 		"control characters":  {func(h *protocol.Hello) { h.Name = "a\nb" }, protocol.CodeInvalidArgs},
-		"function namespace":  {func(h *protocol.Hello) { h.Functions = []protocol.FunctionSpec{{Namespace: "a.b", ID: "f"}} }, protocol.CodeInvalidName},
-		"function id":         {func(h *protocol.Hello) { h.Functions = []protocol.FunctionSpec{{Namespace: "a", ID: "f>"}} }, protocol.CodeInvalidName},
+		"function namespace": {func(h *protocol.Hello) {
+			h.Functions = []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "a.b", ID: "f"}}}
+		}, protocol.CodeInvalidName},
+		"function id": {func(h *protocol.Hello) {
+			h.Functions = []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "a", ID: "f>"}}}
+		}, protocol.CodeInvalidName},
 		"too many": {func(h *protocol.Hello) {
 			h.Subscriptions = slices.Repeat(h.Subscriptions, 5000)
 		}, protocol.CodeLimitExceeded},

@@ -43,7 +43,7 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		if at := l.ledger.Queue(r.Queue); at != nil {
 			return []protocol.QueueInfo{describe(at)}
 		}
-		if q := l.queues[r.Queue]; q != nil && (len(q.consumers) > 0 || q.bound != nil) {
+		if q := l.queues[r.Queue]; q != nil && q.isListed() {
 			return []protocol.QueueInfo{q.info()}
 		}
 		return nil
@@ -55,11 +55,17 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		}
 	}
 	for name, q := range l.queues {
-		if q.ledger == nil && (len(q.consumers) > 0 || q.bound != nil) && books.Wanted(name, &r) {
+		if q.ledger == nil && q.isListed() && books.Wanted(name, &r) {
 			infos = append(infos, q.info())
 		}
 	}
 	return infos
+}
+
+// isListed says whether a queue that never held anything is one to people: it has
+// a consumer, a topic, or a definition that somebody has made.
+func (q *queue) isListed() bool {
+	return len(q.consumers) > 0 || q.bound != nil || q.jobs != nil && q.jobs.definition != nil && q.jobs.name != protocol.DefaultQueue
 }
 
 // describe is what is known of a queue, which the lane may not have met since
@@ -188,6 +194,9 @@ func (s *Service) ready(context.Context, protocol.Empty) (protocol.Ready, error)
 	_, waiting := s.keeper.Ready()
 	if !s.directory.known.Load() {
 		waiting = append(waiting, "the registry has not told who works")
+	}
+	if !s.definitions.isKnown() {
+		waiting = append(waiting, "the registry has not told how queues are defined")
 	}
 	if !s.next.known() {
 		waiting = append(waiting, "retry and dlq have not been started on this NATS")
