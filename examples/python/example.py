@@ -47,7 +47,8 @@ async def main():
     await mesh.define("galleries", type="fifo", message_group_field="owner", max_retries=5)
     for name in "spring", "summer":
         await mesh.enqueue("galleries", "gallery::publish", {"name": name, "owner": "ann"})
-    print(await mesh.call("gallery::publish", {"name": "now", "owner": "bob"}), flush=True)
+    answer = await mesh.call("gallery::publish", {"name": "now", "owner": "bob"})
+    print(json.dumps(answer), flush=True)
 
     told = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

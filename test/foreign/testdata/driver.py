@@ -48,7 +48,7 @@ async def obey(mesh, delivery):
         case "call":
             told.update(await mesh.call("driver::obey", {"do": "answer", "name": "called"}, namespace=order["execution"]))
         case "answer":
-            return {"header": "answered", "receipt": delivery.headers.get("Waybill-Receipt", "")}
+            return {"header": "answered"}
     tell(event="end", receipt=delivery.headers.get("Waybill-Receipt", ""), **told)
 
 

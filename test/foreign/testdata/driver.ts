@@ -48,7 +48,7 @@ async function obey(d: Delivery): Promise<unknown> {
       Object.assign(told, await mesh.call({ id: "driver::obey", namespace: order.execution }, { do: "answer", name: "called" }));
       break;
     case "answer":
-      return { header: "answered", receipt: d.headers.get("Waybill-Receipt") };
+      return { header: "answered" };
   }
   tell({ event: "end", receipt: d.headers.get("Waybill-Receipt"), ...told });
   return undefined;
