@@ -49,8 +49,8 @@ func TestFile(t *testing.T) {
 	if diff := cmp.Diff(want, read.Document); diff != "" {
 		t.Errorf("it is read as (-want +got)\n%s", diff)
 	}
-	for i, says := range []string{"f.yaml, line 4, key adapter.config.file_path: ", "f.yaml, line 5, key adapter.config.save_interval_ms: ", "f.yaml, line 10, key queue_configs.harness-turn: poll_interval_ms"} {
-		if len(read.Warnings) != 3 || !strings.HasPrefix(read.Warnings[i], says) {
+	for i, says := range []string{"f.yaml, line 5, key adapter.config.save_interval_ms: ", "f.yaml, line 10, key queue_configs.harness-turn: poll_interval_ms"} {
+		if len(read.Warnings) != 2 || !strings.HasPrefix(read.Warnings[i], says) {
 			t.Fatalf("the warnings are %q", read.Warnings)
 		}
 	}
@@ -67,7 +67,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatalf("nothing set is %v, %v", r.Problems, r.Warnings)
 	}
 	want := protocol.Config{
-		Adapter:               protocol.Adapter{Name: "builtin", Config: json.RawMessage(`{"file_path":"data/queue","save_interval_ms":5000,"store_method":"file_based"}`)},
+		Adapter:               protocol.Adapter{Name: "builtin", Config: json.RawMessage(`{"save_interval_ms":5000,"store_method":"file_based"}`)},
 		SubscriberRetentionMs: 30000, RunJobsIn: "enqueuer",
 		Observers:    protocol.ObserverSettings{ActivationTimeoutMs: 30000, ObserverGraceMs: 30000},
 		QueueConfigs: map[string]protocol.QueueDefinition{"default": protocol.DefaultQueueDefinition()},

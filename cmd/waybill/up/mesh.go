@@ -159,8 +159,12 @@ func (m *Mesh) startNATS(ctx context.Context) error {
 	if port == 0 {
 		port = -1 // any free one
 	}
+	store, err := m.storeDir()
+	if err != nil {
+		return err
+	}
 	m.nats, err = natsserver.Start(ctx, natsserver.Options{
-		DataDir: m.o.Data, Host: host, Port: port,
+		DataDir: m.o.Data, StoreDir: store, Host: host, Port: port,
 		SyncInterval: time.Duration(m.o.Sync), AcceptLoss: m.o.AcceptLoss, WholeDisk: true, Logger: m.o.Logger,
 	})
 	if err != nil {
