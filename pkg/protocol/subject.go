@@ -137,6 +137,9 @@ const (
 	SubjectDeadLedger = Prefix + "dlq.ledger."
 	// SubjectWaitingLedger is the same between retry instances.
 	SubjectWaitingLedger = Prefix + "retry.ledger."
+	// SubjectSpace answers an Empty with Space: a NATS that is one of the mesh's
+	// own programs.
+	SubjectSpace = Prefix + "nats.space"
 	// SubjectEvent is followed by <service>.<what>. Events are hints; state is
 	// read.
 	SubjectEvent = Prefix + "event."

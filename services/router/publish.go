@@ -223,6 +223,7 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 		return err
 	}
 	p.message.ID, p.message.Body, p.message.PublishedAt = id, m.Data, now.UnixNano()
+	p.message.Publisher = protocol.PublisherOf(m.Reply)
 	return nil
 }
 

@@ -21,6 +21,7 @@ type order struct {
 	Do        string `json:"do"`
 	Name      string `json:"name"`
 	Times     int    `json:"times,omitempty"`
+	Outcome   string `json:"outcome,omitempty"`
 	Until     string `json:"until,omitempty"`
 	Execution string `json:"execution,omitempty"`
 	Route     string `json:"route,omitempty"`
@@ -97,9 +98,32 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("a message that may fail three times was tried %d times", n)
 		}
 
+		if l.name == "python" {
+			incompletes(t, m, c, d, l)
+		}
 		publishes(t, m, c, d, l)
 		late(t, m, c, d, l)
 	})
+}
+
+// incompletes has the driver answer neither yes nor no, twice for each outcome
+// that says so: the message comes again and no try is spent.
+func incompletes(t *testing.T, m *harness.Mesh, c *client.Client, d *driver, l *language) {
+	t.Helper()
+	outcomes := []string{"pending", "delivered", "expired", "of a later version"}
+	for _, outcome := range outcomes {
+		publish(t, c, client.Queue(l.name, "jobs"), order{Do: "incomplete", Name: outcome, Times: 2, Outcome: outcome})
+	}
+	for _, outcome := range outcomes {
+		d.ended(outcome, 1)
+		if n := d.starts(outcome); n != 3 {
+			t.Errorf("after two answers %q it was called %d times", outcome, n)
+		}
+	}
+	counters(t, m, l.name, "jobs", map[string]uint64{"incomplete": 8, "acknowledged": 6, "failed": 5})
+	if q := m.Queue(l.name, "jobs"); q.Dead != 2 {
+		t.Errorf("%d dead letters, and there were 2", q.Dead)
+	}
 }
 
 // publishes has the driver publish twice with one id, and to a name that is

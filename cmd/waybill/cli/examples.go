@@ -26,7 +26,7 @@ var examples = map[string]string{
 	"observer show": "waybill observer show orders.created::observer:billing",
 	"observer rm":   "waybill observer rm orders.created::observer:billing",
 
-	"webhook add":    "waybill webhook add parser http://127.0.0.1:9000/parse --queue run-1/parse\nwaybill webhook add mail https://mail.example/hook --topic orders.created",
+	"webhook add":    "waybill webhook add parser http://127.0.0.1:9000/parse --queue run-1/parse\nwaybill webhook add mail https://mail.example/hook --topic orders.created\nwaybill webhook add bills https://bills.example/hook --topic orders.paid --secret-file bills",
 	"webhook ls":     "waybill webhook ls",
 	"webhook show":   "waybill webhook show parser",
 	"webhook rotate": "waybill webhook rotate parser",

@@ -75,7 +75,7 @@ func (c *publishing) publish(a *app, to client.Destination) (*client.Receipt, er
 	if err != nil {
 		return nil, err
 	}
-	cl, err := a.client()
+	cl, err := a.client(client.Name("cli/" + whoAsks()))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 """A worker whose handlers do what the messages say, for the tests."""
 
 import asyncio
+import collections
 import json
 import os
 import signal
@@ -14,6 +15,9 @@ def tell(**event):
     print(json.dumps(event), flush=True)
 
 
+calls = collections.Counter()  # of handlers, by the message's name
+
+
 async def obey(mesh, delivery):
     order = json.loads(delivery.data)
     told = {"name": order["name"], "attempt": delivery.attempt, "id": delivery.id}
@@ -21,6 +25,9 @@ async def obey(mesh, delivery):
     match order["do"]:
         case "fail" if delivery.attempt <= order["times"]:
             raise OSError("no luck")
+        case "incomplete" if calls[order["name"]] < order["times"]:
+            calls[order["name"]] += 1
+            raise waybill.Incomplete(order["outcome"], "not yet")
         case "reject":
             raise waybill.Reject("never")
         case "late":
