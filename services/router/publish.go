@@ -350,7 +350,7 @@ func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
 		return
 	}
 	if p.called {
-		l.answerCall(p, r.ID)
+		l.answerCall(p, uuid.UUID(r.ID))
 		return
 	}
 	l.answer = l.s.appendAck(l.answer[:0], r, listeners)

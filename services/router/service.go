@@ -335,11 +335,16 @@ func (s *Service) serve(ctx context.Context) error {
 		return err
 	}
 	s.lifecycle.Add("jobs", jobs.Drain)
-	calls, err := s.mesh.Raw("enqueue", protocol.FunctionSubject(protocol.DefaultNamespace, protocol.FunctionEnqueue), mesh.QueueGroup, s.enqueueIngress(true).enqueue)
+	enqueues, err := s.mesh.Raw("enqueue", protocol.FunctionSubject(protocol.DefaultNamespace, protocol.FunctionEnqueue), mesh.QueueGroup, s.enqueueIngress(true).call)
 	if err != nil {
 		return err
 	}
-	s.lifecycle.Add("enqueue", calls.Drain)
+	s.lifecycle.Add("enqueue", enqueues.Drain)
+	data, err := s.mesh.Raw("publish-data", protocol.FunctionSubject("*", protocol.FunctionPublish), mesh.QueueGroup, s.dataIngress(true).call)
+	if err != nil {
+		return err
+	}
+	s.lifecycle.Add("publishes of data", data.Drain)
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {
 		return err
 	}

@@ -47,7 +47,16 @@ async def obey(mesh, delivery):
                 told.update(message_id=answer["message_id"], duplicate=answer.get("duplicate", False))
             except waybill.WaybillError as e:
                 told.update(code=e.code)
-    tell(event="end", **told)
+        case "enqueue":
+            changed = await mesh.define(order["route"], max_retries=2, backoff_ms=20)
+            work = {"do": "fail", "name": "inner", "times": 1}
+            answer = await mesh.enqueue(order["route"], "driver::obey", work, namespace=order["execution"], receipt="r-1")
+            told.update(message_id=answer["message_id"], duplicate=not changed)
+        case "call":
+            told.update(await mesh.call("driver::obey", {"do": "answer", "name": "called"}, namespace=order["execution"]))
+        case "answer":
+            return {"header": "answered"}
+    tell(event="end", receipt=delivery.headers.get("Waybill-Receipt", ""), **told)
 
 
 async def main():
@@ -57,6 +66,7 @@ async def main():
     mesh.work(options["execution"], "jobs", handler, max_retries=3, backoff_ms=20, concurrency=8)
     mesh.work(options["execution"], "hasty", handler, max_retries=3, backoff_ms=20, timeout_ms=300)
     mesh.observe(options["topic"], handler, observer_id=options["observer"], max_retries=2, backoff_ms=20)
+    mesh.serve("driver::obey", handler, namespace=options["execution"], concurrency=8)
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     try:
