@@ -65,7 +65,11 @@ func (r *repeating) try(ctx context.Context) (*Receipt, error) {
 		return nil, err
 	}
 	receipt, err := r.c.sender.waitOrForget(ctx, f)
-	r.unknown = r.unknown || err != nil && (ctx.Err() != nil || errors.Is(err, errAnswerLost))
+	switch code := protocol.CodeOf(err); {
+	case err == nil:
+	case code == protocol.CodeTimeout, code == "", errors.Is(err, errAnswerLost):
+		r.unknown = true
+	}
 	return receipt, err
 }
 
@@ -79,7 +83,10 @@ func (r *repeating) again(ctx context.Context, err error) bool {
 		r.silence *= 2
 		return true
 	case protocol.CodeUnavailable:
-		pause(ctx, min(r.wait, time.Until(r.until)))
+		if time.Until(r.until) <= r.wait {
+			return false // before its answer the time would be over
+		}
+		pause(ctx, r.wait)
 		r.wait = min(2*r.wait, repeatMost)
 		return true
 	case protocol.CodeLimitExceeded:
