@@ -112,7 +112,11 @@ func TestMistakes(t *testing.T) {
 		"- {}\n- {}":                                           "line 1: it takes keys and values",
 		"x":                                                    "line 1: it takes keys and values",
 		"{":                                                    "f.yaml: ",
-		"1: 2":                                                 "f.yaml",
+		"1: 2":                                                 "line 1, key 1: a key is text",
+		"queue_configs:\n  1: {}":                              "line 2, key queue_configs.1: a key is text",
+		"queue_configs: {null: {}}":                            "key queue_configs.null: a key is text",
+		"run_jobs_in: enqueuer\n---\ndata: d":                  "line 2: another document",
+		"run_jobs_in: enqueuer\n---\n{":                        "f.yaml: ",
 	} {
 		_, err := config.Parse("f.yaml", []byte(text), nil)
 		if protocol.CodeOf(err) != protocol.CodeInvalidArgs || !strings.Contains(err.Error(), "f.yaml") || !strings.Contains(err.Error(), want) {

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -73,9 +75,9 @@ type reader struct {
 
 // tree is the file's tree of values; nothing for an empty file.
 func (r *reader) tree(text []byte) (map[string]any, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil, r.broken(err)
+	document, err := r.document(text)
+	if err != nil {
+		return nil, err
 	}
 	given := map[string]any{}
 	if len(document.Content) == 0 {
@@ -91,7 +93,9 @@ func (r *reader) tree(text []byte) (map[string]any, error) {
 	if root.Kind != yaml.MappingNode {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s, line %d: it takes keys and values, or a list of one element with them", r.path, root.Line)
 	}
-	r.note("", root)
+	if err := r.note("", root); err != nil {
+		return nil, err
+	}
 	if err := root.Decode(&given); err != nil {
 		return nil, r.broken(err)
 	}
@@ -102,16 +106,40 @@ func (r *reader) tree(text []byte) (map[string]any, error) {
 	return tree, nil
 }
 
+// document is the only YAML document of a file, without content for an empty one.
+func (r *reader) document(text []byte) (document yaml.Node, err error) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return document, r.broken(err)
+	}
+	var another yaml.Node
+	switch err := d.Decode(&another); {
+	case err == nil:
+		return document, protocol.Errorf(protocol.CodeInvalidArgs, "%s, line %d: another document begins here: a configuration is one", r.path, another.Line)
+	case !errors.Is(err, io.EOF):
+		return document, r.broken(err)
+	default:
+		return document, nil
+	}
+}
+
 // note notes the lines of the keys in a mapping.
-func (r *reader) note(at string, n *yaml.Node) {
+func (r *reader) note(at string, n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
-		return
+		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := join(at, n.Content[i].Value)
-		r.lines[key] = n.Content[i].Line
-		r.note(key, n.Content[i+1])
+		name := n.Content[i]
+		key := join(at, name.Value)
+		if tag := name.ShortTag(); name.Kind == yaml.ScalarNode && tag != "!!str" && tag != "!!merge" {
+			return protocol.Errorf(protocol.CodeInvalidArgs, "%s, line %d, key %s: a key is text: put it in quotes", r.path, name.Line, key)
+		}
+		r.lines[key] = name.Line
+		if err := r.note(key, n.Content[i+1]); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // located is a problem with its place in the file.

@@ -58,6 +58,26 @@ func ProviderFunctions() []string {
 	}
 }
 
+// IsOwn says whether a function is the mesh's: nobody else serves it, and it
+// takes no jobs.
+func (f FunctionSpec) IsOwn() bool {
+	where, own := ownFunctions[f.ID]
+	return own && (where == "" || where == f.Namespace)
+}
+
+// ownFunctions are all of the mesh, with the namespace of those that are in one
+// alone.
+var ownFunctions = func() map[string]string {
+	own := map[string]string{FunctionOnMessage: "", FeedFunctions: "", FeedWorkers: "", FunctionOnEngineChange: ""}
+	for _, id := range ProjectFunctions() {
+		own[id] = ""
+	}
+	for _, id := range ProviderFunctions() {
+		own[id] = DefaultNamespace
+	}
+	return own
+}()
+
 // TargetRequest names a queue or a topic; the two fields mean the same, and one
 // is given. A bare name is the named queue and all that subscribe to the topic of
 // that name; /jobs/NAME and /topic/NAME are one of them, and a subscriber's queue

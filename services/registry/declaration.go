@@ -131,7 +131,7 @@ func serve(h *protocol.Hello) []protocol.ServedFunction {
 const functionRef = "function\x00"
 
 func checkFunction(f protocol.FunctionSpec) error {
-	if ownWorker(f) != "" {
+	if f.IsOwn() {
 		return protocol.Errorf(protocol.CodeForbidden, "%s in namespace %s is the mesh's own function: serve one of another name", f.ID, f.Namespace)
 	}
 	if err := scope.CheckNamespace(f.Namespace); err != nil {

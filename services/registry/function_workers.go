@@ -44,12 +44,12 @@ func (d *directory) servers(f protocol.FunctionSpec) []string {
 // of its own.
 func ownWorker(f protocol.FunctionSpec) string {
 	switch {
-	case slices.Contains(protocol.ProjectFunctions(), f.ID), private[f.ID] != "":
-		return protocol.MeshWorker
-	case f.Namespace == protocol.DefaultNamespace && slices.Contains(protocol.ProviderFunctions(), f.ID):
+	case !f.IsOwn():
+		return ""
+	case slices.Contains(protocol.ProviderFunctions(), f.ID):
 		return protocol.ProviderWorker
 	default:
-		return ""
+		return protocol.MeshWorker
 	}
 }
 

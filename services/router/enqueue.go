@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -64,10 +65,15 @@ func (j *jobHeaders) check() error {
 	if err := scope.CheckFunction(j.function[0]); err != nil {
 		return err
 	}
+	f := protocol.FunctionSpec{Namespace: protocol.DefaultNamespace, ID: j.function[0]}
 	if len(j.namespace) > 0 {
-		if err := scope.CheckNamespace(j.namespace[0]); err != nil {
+		f.Namespace = j.namespace[0]
+		if err := scope.CheckNamespace(f.Namespace); err != nil {
 			return err
 		}
+	}
+	if f.IsOwn() {
+		return protocol.Errorf(protocol.CodeForbidden, "%s is the mesh's own function, and takes no jobs: call it", f.ID)
 	}
 	if len(j.receipt) > 0 {
 		return checkReceipt(j.receipt[0])
@@ -97,12 +103,12 @@ func (j *jobHeaders) keep(h map[string][]string) map[string][]string {
 	return h
 }
 
-// order gives a job its place in its queue, as the queue's definition says.
+// order gives a job its place in its queue, as the queue's definition says, if
+// its data is what a function takes.
 func (p *publication) order(d *protocol.QueueDefinition, document *filter.Document) error {
-	if d.Type != protocol.TypeFIFO && d.PriorityField == "" {
-		return nil
+	if !document.Input(p.message.Body).IsJSON() {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "the data of a job for the queue %s is no JSON: it is one JSON value in UTF-8, such as null", p.route.named)
 	}
-	document.Input(p.message.Body)
 	if d.Type == protocol.TypeFIFO {
 		group := document.Member(d.MessageGroupField)
 		if group == "" || len(group) > protocol.MaxGroup {
@@ -130,8 +136,8 @@ func priorityOf(text string) uint8 {
 // readEnqueue reads a call of protocol.FunctionEnqueue.
 func readEnqueue(m *nats.Msg) (request, error) {
 	var q protocol.EnqueueRequest
-	if err := readCall(m.Data, &q); err != nil {
-		return request{}, protocol.Errorf(protocol.CodeInvalidArgs, "the request is not what %s takes (queue, function_id, data, messageReceiptId, namespace, traceparent, baggage): %v", protocol.FunctionEnqueue, err)
+	if err := mesh.Input(protocol.FunctionEnqueue, m.Data, &q); err != nil {
+		return request{}, err
 	}
 	if strings.TrimSpace(q.Queue) == "" || strings.TrimSpace(q.FunctionID) == "" {
 		return request{}, protocol.Errorf(protocol.CodeInvalidArgs, "a job needs a queue and a function_id: one of them is missing")

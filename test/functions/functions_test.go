@@ -196,6 +196,16 @@ func refusals(_ *testing.T, _ *harness.Mesh, c caller) {
 	} {
 		c.refused("default", id, input, protocol.CodeInvalidArgs)
 	}
+	for _, input := range []string{
+		``, `[]`, `{"queue":"default"}`, `{"queue":"default","function_id":1}`, `{"queue":"default","function_id":"f","topic":"a"}`,
+		`{"queue":"default","function_id":"f"} x`, `{"queue":"default","function_id":"f"}{}`, "{\"queue\":\"default\",\"function_id\":\"f\",\"data\":\"\xff\"}",
+	} {
+		c.refused("default", protocol.FunctionEnqueue, input, protocol.CodeInvalidArgs)
+	}
+	c.refused("default", protocol.FunctionPublish, `{"topic":"a","data":1} x`, protocol.CodeInvalidArgs)
+	for _, id := range []string{protocol.FunctionDefine, protocol.FunctionEnqueue, protocol.FunctionOnMessage} {
+		c.refused("default", protocol.FunctionEnqueue, `{"queue":"default","function_id":"`+id+`"}`, protocol.CodeForbidden)
+	}
 	for _, id := range []string{protocol.FunctionOnMessage, protocol.FunctionOnEngineChange, protocol.FeedFunctions, protocol.FeedWorkers} {
 		c.refused("default", id, `{}`, protocol.CodeForbidden)
 		c.refused("ns1", id, `{}`, protocol.CodeForbidden)

@@ -170,6 +170,7 @@ func (s *suite) jobRefused() {
 	}{
 		"no function":     {nats.Header{}, `{"session": "a"}`, protocol.CodeInvalidArgs},
 		"a bad function":  {s.jobHeader("a b"), `{"session": "a"}`, protocol.CodeInvalidName},
+		"an own function": {s.jobHeader(protocol.FunctionRedrive), `{"session": "a"}`, protocol.CodeForbidden},
 		"a reserved name": {nats.Header{protocol.HeaderFunction: {"f"}, "Waybill-Epoch": {"1"}}, `{"session": "a"}`, protocol.CodeReservedHeader},
 		"no group":        {s.jobHeader("f"), `{}`, protocol.CodeInvalidArgs},
 		"an empty group":  {s.jobHeader("f"), `{"session": ""}`, protocol.CodeInvalidArgs},
@@ -197,6 +198,17 @@ func (s *suite) jobRefused() {
 	equal(s, "jobs", s.jobs().Ready, 0)
 	s.enqueue("f", `{"session": 7}`)
 	equal(s, "jobs", s.jobs().Ready, 1)
+}
+
+// jobIsJSON: what no function could take is refused by a standard queue too.
+func (s *suite) jobIsJSON() {
+	s.define(`{}`)
+	for _, data := range []string{"", "{", "a", "1 2", "\"\xff\""} {
+		if _, refused := s.tryPublish(protocol.PublishJobSubject(s.execution), []byte(data), s.jobHeader("f")); refused == nil || refused.Code != protocol.CodeInvalidArgs {
+			s.Errorf("%q: %v", data, refused)
+		}
+	}
+	equal(s, "jobs", s.jobs().Ready, 0)
 }
 
 // jobWaits: jobs for a function that nobody serves wait, unspent and looked at

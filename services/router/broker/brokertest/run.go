@@ -124,6 +124,7 @@ var together = []testCase{
 	{"JobRuns", (*suite).jobRuns},
 	{"JobDefined", (*suite).jobDefined},
 	{"JobRefused", (*suite).jobRefused},
+	{"JobIsJSON", (*suite).jobIsJSON},
 	{"JobWaits", (*suite).jobWaits},
 	{"JobConcurrency", (*suite).jobConcurrency},
 	{"JobOrder", (*suite).jobOrder},
