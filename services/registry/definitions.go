@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -21,12 +22,12 @@ func (s *Service) listDefinitions(ctx context.Context, q protocol.DefinitionsReq
 	if err != nil {
 		return page, err
 	}
-	doc, err := s.store.config(ctx)
+	now, err := s.configForPage(ctx, q.After)
 	if err != nil {
 		return page, err
 	}
-	queues := complete(doc).config().QueueConfigs
-	page.Revision = doc.revision
+	queues := now.config().QueueConfigs
+	page.Revision = now.doc.revision
 	if q.Queue != "" {
 		if d, known := queues[q.Queue]; known {
 			page.Queues = append(page.Queues, protocol.DefinedQueue{Queue: q.Queue, Config: d})
@@ -43,20 +44,40 @@ func (s *Service) listDefinitions(ctx context.Context, q protocol.DefinitionsReq
 	return page, nil
 }
 
+// configForPage is the configuration, read anew for a first page alone: whoever
+// pages begins again if the later ones are of another revision, and to read
+// thousands of queues anew for each page would take longer than they wait.
+func (s *Service) configForPage(ctx context.Context, after string) (*configState, error) {
+	if after != "" {
+		return s.configuration.state(), nil
+	}
+	doc, err := s.store.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if known := s.configuration.state(); known != nil && known.doc.revision == doc.revision {
+		return known, nil
+	}
+	now := complete(doc)
+	s.configuration.see(now)
+	return now, nil
+}
+
 // checkDefinitions refuses changes of queues that their lanes cannot make.
 func (s *Service) checkDefinitions(ctx context.Context, edit *configEdited, purge bool) error {
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(tellAtOnce)
+	var refused error
 	for _, queue := range edit.queues() {
 		now, wanted := definitionOf(edit.before.config(), queue), definitionOf(edit.after.config(), queue)
-		if err := checkChange(queue, now, wanted); err != nil {
-			return err
+		if refused = checkChange(queue, now, wanted); refused != nil {
+			break
 		}
 		if wanted == nil && !purge {
-			if err := s.checkEmpty(ctx, queue); err != nil {
-				return err
-			}
+			asking.Go(func() error { return s.checkEmpty(ctx, queue) })
 		}
 	}
-	return nil
+	return cmp.Or(refused, asking.Wait())
 }
 
 // queues are those with another definition than before, or none any more.
