@@ -199,6 +199,36 @@ func TestEditsThatCannotBeChangeNothing(t *testing.T) {
 	}
 }
 
+// Pages of queues are of one reading of the configuration, so that many take a
+// router no longer than few; the first one is what is stored.
+func TestPagesOfQueuesAreReadOnce(t *testing.T) {
+	server := mustServer(t)
+	mustLanes(t, server)
+	mustStart(t, server, registry.Options{})
+	nc := mustConnect(t, server)
+	edited := mustEdit(t, nc, `{"queue_configs":{"a":{},"b":{},"c":{}}}`)
+	reads, err := nc.SubscribeSync("$JS.API.DIRECT.GET.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for after, more := "", true; more; {
+		page := request[protocol.DefinitionsPage](t, nc, protocol.SubjectDefinitions, protocol.DefinitionsRequest{After: after, Limit: 1})
+		if len(page.Queues) != 1 || page.Revision != edited.Revision {
+			t.Fatalf("the page after %q is %+v", after, page)
+		}
+		after, more = page.Queues[0].Queue, page.More
+		names = append(names, after)
+	}
+	if strings.Join(names, " ") != "a b c default" {
+		t.Errorf("the queues are %v", names)
+	}
+	// What the registry asked for came before its answers.
+	if n, _, err := reads.Pending(); err != nil || n != 1 {
+		t.Errorf("the configuration was read %d times, %v", n, err)
+	}
+}
+
 // Of edits of one key for one revision, one wins and the others are told; edits
 // of different keys do not meet.
 func TestEditsAtTheSameTime(t *testing.T) {
