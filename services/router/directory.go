@@ -314,13 +314,13 @@ func (l *lane) follow(w *worker, since time.Time, frames string, subs []protocol
 		c.q.attach(c)
 		l.attended(c.q)
 		l.tuned(c.q)
-		c.q.store.Window(c.q.name, c.q.window())
+		c.q.demand()
 		l.wake(c.q)
 	}
 	for id, c := range before {
 		if now[id] != c {
 			c.q.detach(c)
-			c.q.store.Window(c.q.name, c.q.window())
+			c.q.demand()
 			l.unattended(c.q)
 		}
 	}

@@ -70,7 +70,7 @@ func (l *lane) followLetter(q *queue, entries []*broker.Entry, why string) {
 	for _, e := range entries {
 		l.unplace(e)
 		e.Slot = settled
-		meta := q.store.Meta(e)
+		meta := l.storeOf(e).Meta(e)
 		meta.Reason, meta.Error, meta.LastFailure, meta.Due = protocol.ReasonDiverted, why, l.wall, 0
 		if meta.FirstFailure == 0 {
 			meta.FirstFailure = l.wall

@@ -19,9 +19,10 @@ import (
 // recorded is dropped when that is known.
 func (l *lane) Purge(execution string) {
 	of := func(q *ledger.Queue) bool { return closing.ExecutionOf(q.Name) == execution }
-	for e := range l.ledger.EntriesIn(of) {
+	for e := range l.entriesIn(of) {
 		l.drop(e)
 	}
+	l.purgeRemotes(execution)
 }
 
 // drop discards an entry of a purged execution, or of a queue that has ended,
@@ -55,6 +56,9 @@ func (l *lane) Forget(name string) bool {
 	q := l.queues[name]
 	if q == nil {
 		return true
+	}
+	if l.emptying(name) {
+		return false
 	}
 	if len(q.consumers) > 0 || q.inflight+q.judging > 0 || q.staged > 0 || q.moving > 0 || q.listed || q.counts != nil {
 		return false

@@ -14,7 +14,7 @@ type queue struct {
 	name   string
 	lane   *lane
 	ledger *broker.Queue // nil before the first message
-	store  broker.Store
+	store  broker.Store  // where publishes go; of an entry see lane.storeOf
 
 	ready lineup
 	// groups are those of a FIFO queue that hold something; nil in another. Of
@@ -58,12 +58,13 @@ type queue struct {
 }
 
 func newQueue(name string, l *lane) *queue {
-	q := &queue{name: name, lane: l, store: l.store, policy: policy{
+	q := &queue{name: name, lane: l, policy: policy{
 		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,
 	}}
 	if n, ok := scope.SubscriberOf(name); ok {
 		q.topic, q.kind = n.Topic, n.Kind
 	}
+	q.store = l.storeFor(q)
 	return q
 }
 
@@ -155,8 +156,10 @@ func (q *queue) info() protocol.QueueInfo {
 			i.ReceivesUntil = q.bound.Until
 		}
 	}
+	far := int64(q.far())
+	i.Ready = max(0, far-i.InFlight)
 	if q.ledger != nil {
-		i.Ready = max(0, q.ledger.Live-q.moving-i.InFlight)
+		i.Ready = max(0, q.ledger.Live+far-q.moving-i.InFlight)
 		i.Bytes = q.ledger.Bytes
 		i.Counters = ledger.Shown(&q.ledger.Counters)
 	}

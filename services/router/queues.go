@@ -28,6 +28,9 @@ func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protoco
 	if limit := cmp.Or(max(r.Limit, 0), defaultQueues); len(page.Queues) > limit {
 		page.Queues, page.More = page.Queues[:limit:limit], true
 	}
+	if err := s.lookFar(ctx, page.Queues); err != nil {
+		return page, err
+	}
 	for i := range page.Queues {
 		q := &page.Queues[i]
 		q.Execution, q.Route, _ = scope.ParseScoped(q.Queue)
@@ -41,9 +44,9 @@ func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protoco
 func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 	if r.Queue != "" {
 		if at := l.ledger.Queue(r.Queue); at != nil {
-			return []protocol.QueueInfo{describe(at)}
+			return []protocol.QueueInfo{l.describe(at)}
 		}
-		if q := l.queues[r.Queue]; q != nil && (len(q.consumers) > 0 || q.bound != nil) {
+		if q := l.queues[r.Queue]; q != nil && (len(q.consumers) > 0 || q.bound != nil || l.isFar(r.Queue)) {
 			return []protocol.QueueInfo{q.info()}
 		}
 		return nil
@@ -51,11 +54,11 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 	var infos []protocol.QueueInfo
 	for at := range l.ledger.Queues() {
 		if books.Wanted(at.Name, &r) {
-			infos = append(infos, describe(at))
+			infos = append(infos, l.describe(at))
 		}
 	}
 	for name, q := range l.queues {
-		if q.ledger == nil && (len(q.consumers) > 0 || q.bound != nil) && books.Wanted(name, &r) {
+		if l.ledger.Queue(name) == nil && (len(q.consumers) > 0 || q.bound != nil || l.isFar(name)) && books.Wanted(name, &r) {
 			infos = append(infos, q.info())
 		}
 	}
@@ -64,8 +67,9 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 
 // describe is what is known of a queue, which the lane may not have met since
 // it was opened.
-func describe(at *ledger.Queue) protocol.QueueInfo {
-	if q, ok := at.Slot.(*queue); ok {
+func (l *lane) describe(at *ledger.Queue) protocol.QueueInfo {
+	if q := l.queues[at.Name]; q != nil {
+		q.ledger, at.Slot = at, q
 		return q.info()
 	}
 	return (&queue{name: at.Name, ledger: at}).info()
@@ -119,6 +123,9 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 			"moving": float64(sum.moving), "bytes": float64(load.Bytes),
 			"unattended_queues": float64(sum.unattended), "stalled_seconds": sum.stalled.Seconds(),
 		},
+	}
+	for _, r := range s.remotes {
+		stats.Gauges["broker_up_"+r.Name()] = up(r.Away())
 	}
 	if s.space.watched.Load() {
 		stats.Gauges["disk_room_bytes"] = float64(s.space.left.Load())
@@ -188,6 +195,11 @@ func (s *Service) ready(context.Context, protocol.Empty) (protocol.Ready, error)
 	_, waiting := s.keeper.Ready()
 	if !s.directory.known.Load() {
 		waiting = append(waiting, "the registry has not told who works")
+	}
+	for _, r := range s.remotes {
+		if err := r.Away(); err != nil {
+			waiting = append(waiting, protocol.AsError(err).Message)
+		}
 	}
 	if !s.next.known() {
 		waiting = append(waiting, "retry and dlq have not been started on this NATS")

@@ -49,6 +49,12 @@ type Options struct {
 	Instance string
 	Version  string
 	Logger   *slog.Logger
+	// Brokers are those that may have queues beside the builtin transport.
+	Brokers []broker.Remote
+	// Adapter is the one of them that queues are on; default none, so that they
+	// are builtin. Raw subscriptions to topics, and what is scheduled until it is
+	// due, always are.
+	Adapter string
 	// Lanes is the number made at the first start of the mesh; default 16.
 	Lanes int
 	// Replicas of the log; default 1.
@@ -92,8 +98,9 @@ type Service struct {
 	places     atomic.Pointer[[]*slot]
 	inbox      string
 	maxPayload int
-	ackStream  string // a publish answer up to its sequence
-	ackBroker  string // and between its message id and its listeners
+	words      words // of publishes to the builtin transport
+	remotes    []*remoteBroker
+	adapter    *remoteBroker // that queues are on; nil: builtin
 
 	settings  settings
 	directory *directory
@@ -138,9 +145,8 @@ func New(o Options) (*Service, error) {
 	s.directory, s.presence = newDirectory(s), newPresence(s)
 	s.settings.current = protocol.DefaultSettings()
 	s.builtin = builtin.New(o.Durability, s.nextOf)
-	s.ackStream = `{"stream":"WAYBILL_` + builtin.Name + `","seq":`
-	s.ackBroker = `","broker":"` + builtin.Name + `","durability":"` + o.Durability + `","listeners":`
-	return s, nil
+	s.words = wordsFor(s.builtin)
+	return s, s.addBrokers()
 }
 
 var _ broker.Broker = (*builtin.Broker)(nil)
@@ -156,7 +162,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}()
-	for _, step := range []func(context.Context) error{s.connect, s.takeLanes, s.listen, s.watch, s.serve} {
+	for _, step := range []func(context.Context) error{s.connect, s.openBrokers, s.takeLanes, s.listen, s.watch, s.serve} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -362,7 +368,7 @@ func (s *Service) clock(now time.Time) int64 { return int64(now.Sub(s.started)) 
 // the lanes are theirs the sooner, and outcomes find the lane's owner.
 func (s *Service) drain(ctx context.Context) error {
 	s.draining.Store(true)
-	s.eachLane(func(l *lane) { l.draining = true })
+	s.eachLane((*lane).drain)
 	if !s.keeper.Alone() {
 		return nil
 	}

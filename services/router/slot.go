@@ -140,6 +140,7 @@ func (o *openLane) open(ctx context.Context) error {
 		serve(o, protocol.VerbForget, o.forgetQueue),
 		serve(o, protocol.VerbAudit, o.audit),
 		serve(o, protocol.VerbEntry, o.entry),
+		o.serveLetters(),
 	)
 	if err != nil {
 		o.drain(ctx)
