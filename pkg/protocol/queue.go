@@ -50,6 +50,10 @@ type QueueInfo struct {
 	Groups        int `json:"groups,omitempty"`
 	HeldGroups    int `json:"held_groups,omitempty"`
 	BlockedGroups int `json:"blocked_groups,omitempty"`
+	// Named is the name of a named queue. Unserved are the functions that jobs of
+	// it wait for, those with most jobs first, 100 at most.
+	Named    string             `json:"named,omitempty"`
+	Unserved []UnservedFunction `json:"unserved,omitempty"`
 	// Counters of the queue since it was first used.
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }

@@ -16,6 +16,9 @@ const (
 	// SubjectPublishTopic is followed by <topic>. Request; answered with a
 	// PublishAck once committed, also when nobody subscribes.
 	SubjectPublishTopic = Prefix + "pub.topic."
+	// SubjectPublishJob is followed by the name of a named queue. Request;
+	// answered with a PublishAck once committed. The message has HeaderFunction.
+	SubjectPublishJob = Prefix + "pub.job."
 	// SubjectFunction is followed by <namespace>.<function id>.
 	SubjectFunction = Prefix + "fn."
 	// SubjectDeliver is followed by <user>.<subscription id>, or for a worker that
@@ -70,6 +73,10 @@ const (
 	SubjectSettings       = Prefix + "registry.settings"        // Empty → Settings
 	SubjectSettingsChange = Prefix + "registry.settings.change" // SettingsChange → Settings
 
+	SubjectDefine      = Prefix + "registry.define"       // DefineRequest → DefineReply
+	SubjectDefinitions = Prefix + "registry.definitions"  // DefinitionsRequest → DefinitionsPage
+	SubjectQueueRemove = Prefix + "registry.queue.remove" // QueueRemoveRequest → QueueRemoved
+
 	SubjectExecutions      = Prefix + "registry.executions"       // ExecutionsRequest → ExecutionsPage, the closed ones
 	SubjectExecutionClose  = Prefix + "registry.execution.close"  // ExecutionCloseRequest → Execution
 	SubjectExecutionReopen = Prefix + "registry.execution.reopen" // ExecutionReopenRequest → Empty
@@ -100,7 +107,8 @@ const (
 // Subjects between services, of the mesh alone.
 const (
 	// SubjectLane is followed by <lane>.pub.<execution>.<route> or
-	// <lane>.topic.<topic>: a publish passed on to the router that owns the lane,
+	// <lane>.topic.<topic> or <lane>.job.<queue>, or <lane>.enqueue for a call of
+	// FunctionEnqueue: a publish passed on to the router that owns the lane,
 	// with the publisher's own reply subject; and by <lane>.follow: a
 	// WorkerChanged that is answered, with Empty, once the lane delivers as the
 	// record says and has stored what is to outlive it; and by <lane>.owner, which
@@ -109,6 +117,8 @@ const (
 	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
 	// with a ledger: CloseRequest → CloseReply of its owner.
 	VerbClose = "close"
+	// VerbDefine follows SubjectLane with a lane: LaneDefinition → LaneDefined.
+	VerbDefine = "define"
 	// VerbForget follows SubjectLane with a lane: ForgetRequest → ForgetReply.
 	VerbForget = "forget"
 	// SubjectHandover is followed by <ledger>: a batch of handovers to the
@@ -126,6 +136,9 @@ const (
 	SubjectWorkerChanged = SubjectEvent + "registry.worker"
 	// SubjectSettingsChanged carries the Settings after each change.
 	SubjectSettingsChanged = SubjectEvent + "registry.settings"
+	// SubjectConfigChanged carries a ConfigChanged after each change of the
+	// configuration.
+	SubjectConfigChanged = SubjectEvent + "registry.config"
 	// SubjectLeases is followed by <service>; an instance of it says, with an
 	// empty message, that it has come, or that it has given ledgers free.
 	SubjectLeases = SubjectEvent + "leases."
@@ -142,6 +155,9 @@ func PublishQueueSubject(execution, route string) string {
 
 // PublishTopicSubject is the subject a message for a topic is published on.
 func PublishTopicSubject(topic string) string { return SubjectPublishTopic + topic }
+
+// PublishJobSubject is the subject a job for a named queue is published on.
+func PublishJobSubject(queue string) string { return SubjectPublishJob + queue }
 
 // FunctionSubject is the subject a function is called on.
 func FunctionSubject(namespace, id string) string { return SubjectFunction + namespace + "." + id }

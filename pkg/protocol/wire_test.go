@@ -46,6 +46,9 @@ var documents = []any{
 	protocol.WaitingActReply{}, protocol.WaitingActRequest{}, protocol.WaitingListRequest{}, protocol.WaitingMessage{}, protocol.WaitingPage{},
 	protocol.WorkerChanged{}, protocol.WorkersPage{}, protocol.WorkersRequest{},
 	protocol.Webhook{}, protocol.WebhookRequest{}, protocol.WebhookRotateRequest{}, protocol.WebhookSecret{}, protocol.WebhookSetRequest{}, protocol.WebhookSpec{},
+	protocol.QueueDefinition{}, protocol.EnqueueRequest{}, protocol.EnqueueReply{}, protocol.DefineRequest{}, protocol.DefineReply{}, protocol.QueueRemoveRequest{},
+	protocol.QueueRemoved{}, protocol.DefinitionsRequest{}, protocol.DefinitionsPage{}, protocol.DefinedQueue{}, protocol.ConfigChanged{}, protocol.LaneDefinition{},
+	protocol.LaneDefined{}, protocol.UnservedFunction{}, protocol.ServedFunction{},
 	protocol.WebhooksPage{}, protocol.WebhooksRequest{},
 }
 

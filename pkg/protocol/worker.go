@@ -22,6 +22,9 @@ type Hello struct {
 	// Frames says that the worker takes several deliveries in one message
 	// (package frame), and subscribes to Registered.Deliver.
 	Frames bool `json:"frames,omitempty"`
+	// Jobs says that the worker takes jobs for the functions it declares, on the
+	// subjects that Registered.Functions names.
+	Jobs bool `json:"jobs,omitempty"`
 }
 
 // Kind says what a subscription takes.
@@ -97,6 +100,14 @@ type FunctionSpec struct {
 	ID        string `json:"id"`
 }
 
+// ServedFunction is a function of a worker as the registry knows it.
+type ServedFunction struct {
+	FunctionSpec
+	// Deliver is the subject that jobs for it arrive on; empty: the worker takes
+	// none.
+	Deliver string `json:"deliver,omitempty"`
+}
+
 // Registered answers Hello.
 type Registered struct {
 	User        string `json:"user"`
@@ -106,7 +117,9 @@ type Registered struct {
 	// worker asked for frames; RegisteredSubscription.Deliver is one it matches.
 	Deliver       string                   `json:"deliver,omitempty"`
 	Subscriptions []RegisteredSubscription `json:"subscriptions,omitempty"`
-	Warnings      []string                 `json:"warnings,omitempty"`
+	// Functions are where jobs arrive, of a worker that asked for them.
+	Functions []ServedFunction `json:"functions,omitempty"`
+	Warnings  []string         `json:"warnings,omitempty"`
 	// Refused are subscriptions that were not taken because of what others have;
 	// the rest of the declaration stands. A worker may ask again later.
 	Refused []RefusedSubscription `json:"refused,omitempty"`
@@ -174,15 +187,15 @@ type FinishedWork struct {
 
 // Worker is the registry's record of a worker.
 type Worker struct {
-	ID            string         `json:"id"`
-	Name          string         `json:"name"`
-	Namespace     string         `json:"namespace,omitempty"` // empty: DefaultNamespace
-	User          string         `json:"user"`
-	SDK           string         `json:"sdk,omitempty"`
-	Revision      uint64         `json:"revision"`
-	Since         time.Time      `json:"since"`
-	Subscriptions []Subscription `json:"subscriptions,omitempty"`
-	Functions     []FunctionSpec `json:"functions,omitempty"`
+	ID            string           `json:"id"`
+	Name          string           `json:"name"`
+	Namespace     string           `json:"namespace,omitempty"` // empty: DefaultNamespace
+	User          string           `json:"user"`
+	SDK           string           `json:"sdk,omitempty"`
+	Revision      uint64           `json:"revision"`
+	Since         time.Time        `json:"since"`
+	Subscriptions []Subscription   `json:"subscriptions,omitempty"`
+	Functions     []ServedFunction `json:"functions,omitempty"`
 	// Frames is the subject of deliveries in frames, empty for a worker that does
 	// not take them.
 	Frames     string `json:"frames,omitempty"`

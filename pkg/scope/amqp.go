@@ -8,7 +8,8 @@ import (
 // AMQP names queues and exchanges on RabbitMQ. An execution's queue is
 // queue:<execution>:<route>, a topic's exchange topic:<topic>; with the prefix
 // iii, an observer's queue is iii.<topic>.observer:<id>.queue and a group's
-// iii.<topic>.@<group>.queue. Their dead letters end in .dlq instead, those of
+// iii.<topic>.@<group>.queue; a named queue is iii.__fn_queue::<name>.queue, and
+// its dead letters are in iii.__fn_queue::<name>::dlq.queue. Their dead letters end in .dlq instead, those of
 // an execution's queue in .dlq as well, and retries wait in
 // <queue>.retry.<milliseconds>.
 //
@@ -21,6 +22,8 @@ const (
 	amqpQueue   = "queue:"
 	amqpTopic   = "topic:"
 	amqpMember  = ".queue"
+	amqpJobs    = "__fn_queue::" // between the prefix and a named queue's name
+	amqpJobDead = "::dlq"
 	amqpLongest = 255
 	// amqpRoom is kept free behind a queue's name: .retry. and the most
 	// digits milliseconds can have.
@@ -53,6 +56,8 @@ func (a AMQP) Format(n Name) (string, error) {
 		return "", tooLong(amqpName, base+end, most)
 	}
 	switch {
+	case n.Dead && n.Kind == KindJobs:
+		return base + amqpJobDead + end, nil
 	case n.Dead:
 		return base + deadDot, nil
 	case n.DelayMs != 0:
@@ -68,6 +73,8 @@ func (a AMQP) base(n Name) (base, end string) {
 	switch n.Kind {
 	case KindQueue:
 		return amqpQueue + n.Execution + ":" + n.Route, ""
+	case KindJobs:
+		return a.prefix + amqpJobs + n.Route, amqpMember
 	case KindObserver:
 		return a.prefix + n.Topic + "." + observerMark + n.Member, amqpMember
 	case KindGroup:
@@ -81,6 +88,9 @@ func (a AMQP) base(n Name) (base, end string) {
 func (a AMQP) Parse(name string) (Name, error) { return parse(a, amqpName, name, a.read) }
 
 func (a AMQP) read(name string) Name {
+	if rest, ok := strings.CutPrefix(name, a.prefix+amqpJobs); ok {
+		return readJobs(rest)
+	}
 	name, dead := strings.CutSuffix(name, deadDot)
 	name, delay := cutDelay(name)
 	n := a.readQueue(name, dead)
@@ -104,5 +114,14 @@ func (a AMQP) readQueue(name string, dead bool) Name {
 		return n
 	}
 	n, _ := cutMember(KindObserver, rest, "."+observerMark)
+	return n
+}
+
+func readJobs(rest string) Name {
+	rest, delay := cutDelay(rest)
+	rest = strings.TrimSuffix(rest, amqpMember)
+	queue, dead := strings.CutSuffix(rest, amqpJobDead)
+	n := JobsName(queue)
+	n.Dead, n.DelayMs = dead, delay
 	return n
 }

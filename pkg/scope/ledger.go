@@ -4,7 +4,7 @@ import "strings"
 
 // Ledger names queues in the embedded transport: /queue/<execution>/<route>,
 // /topic/<topic>, <topic>::observer:<id>, <topic>::@<group> and
-// <topic>::listen:<subscription>. Dead letters and waiting retries are kept in ledgers of their own under their queue's
+// <topic>::listen:<subscription>, and /jobs/<name> for a named queue. Dead letters and waiting retries are kept in ledgers of their own under their queue's
 // name, so they have no names here.
 type Ledger struct{}
 
@@ -22,6 +22,8 @@ func (Ledger) Format(n Name) (string, error) {
 		return "", unsupported(ledgerName, "waiting retries")
 	case n.Kind == KindQueue:
 		return ScopedName(n.Execution, n.Route), nil
+	case n.Kind == KindJobs:
+		return JobsPrefix + n.Route, nil
 	case n.Kind == KindObserver:
 		return n.Topic + memberMark + observerMark + n.Member, nil
 	case n.Kind == KindGroup:
@@ -43,6 +45,9 @@ func (Ledger) read(name string) Name {
 	}
 	if topic, ok := strings.CutPrefix(name, TopicPrefix); ok {
 		return TopicName(topic)
+	}
+	if queue, ok := strings.CutPrefix(name, JobsPrefix); ok {
+		return JobsName(queue)
 	}
 	if n, ok := cutMember(KindGroup, name, memberMark+groupMark); ok {
 		return n

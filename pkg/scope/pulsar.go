@@ -8,7 +8,7 @@ import (
 
 // Pulsar names topics on Pulsar, where a queue is a topic with a shared
 // subscription: persistent://<tenant>/<namespace>/queue:<execution>:<route>,
-// …/topic:<topic>, …/observer:<topic>@<id> and …/group:<topic>@<group>, with
+// …/topic:<topic>, …/observer:<topic>@<id>, …/group:<topic>@<group> and …/jobs:<named queue>, with
 // -dlq behind it for dead letters. No slash is in the last part, which Pulsar
 // does not allow there. Retries wait in the queue itself.
 //
@@ -21,6 +21,7 @@ const (
 	pulsarQueue     = "queue:"
 	pulsarTopic     = "topic:"
 	pulsarGroup     = "group:"
+	pulsarJobs      = "jobs:"
 	pulsarMember    = "@"
 	pulsarPartition = "-partition-"
 )
@@ -68,6 +69,8 @@ func pulsarLocal(n Name) string {
 	switch n.Kind {
 	case KindQueue:
 		return pulsarQueue + n.Execution + ":" + n.Route
+	case KindJobs:
+		return pulsarJobs + n.Route
 	case KindObserver:
 		return observerMark + n.Topic + pulsarMember + n.Member
 	case KindGroup:
@@ -95,6 +98,8 @@ func pulsarRead(local string) Name {
 		return QueueName(execution, route)
 	case pulsarTopic:
 		return TopicName(rest)
+	case pulsarJobs:
+		return JobsName(rest)
 	case pulsarGroup:
 		n, _ := cutMember(KindGroup, rest, pulsarMember)
 		return n

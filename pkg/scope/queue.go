@@ -6,10 +6,11 @@ import (
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-// What the name of a queue and of a topic begin with.
+// What the names of queues and of topics begin with.
 const (
 	QueuePrefix = "/queue/"
 	TopicPrefix = "/topic/"
+	JobsPrefix  = "/jobs/" // of a named queue
 )
 
 // Route is the route that name means to an execution. A bare route, the route
@@ -35,6 +36,16 @@ func Route(execution, name string) (string, error) {
 func Topic(name string) (string, error) {
 	topic := strings.TrimPrefix(name, TopicPrefix)
 	return topic, CheckTopic(topic)
+}
+
+// JobsQueue is the name of a named queue in the mesh: /jobs/<name>. It does not
+// check it.
+func JobsQueue(name string) string { return JobsPrefix + name }
+
+// NamedQueue is the inverse of JobsQueue; false for any other queue.
+func NamedQueue(queue string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(queue, JobsPrefix)
+	return name, ok && CheckQueue(name) == nil
 }
 
 // ScopedName is the name of an execution's queue: /queue/<execution>/<route>.

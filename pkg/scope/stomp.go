@@ -3,7 +3,8 @@ package scope
 import "strings"
 
 // STOMP names destinations on Artemis: /queue/<execution>/<route>,
-// /topic/<topic>, /queue/@observer/<topic>/<id> and /queue/@group/<topic>/<group>;
+// /topic/<topic>, /queue/@observer/<topic>/<id>, /queue/@group/<topic>/<group> and
+// /queue/@jobs/<named queue>;
 // dead letters are in the same with .dlq behind it. Retries wait in the queue
 // itself, scheduled by the broker.
 type STOMP struct{}
@@ -12,6 +13,7 @@ const (
 	stompName     = "Artemis"
 	stompObserver = QueuePrefix + "@observer/"
 	stompGroup    = QueuePrefix + "@group/"
+	stompJobs     = QueuePrefix + "@jobs/"
 )
 
 // Format implements Strategy.
@@ -32,6 +34,8 @@ func (STOMP) Format(n Name) (string, error) {
 	switch n.Kind {
 	case KindQueue:
 		return ScopedName(n.Execution, n.Route) + end, nil
+	case KindJobs:
+		return stompJobs + n.Route + end, nil
 	case KindObserver:
 		return stompObserver + n.Topic + "/" + n.Member + end, nil
 	case KindGroup:
@@ -62,6 +66,9 @@ func stompQueue(name string) Name {
 	if rest, ok := strings.CutPrefix(name, stompGroup); ok {
 		n, _ := cutMember(KindGroup, rest, "/")
 		return n
+	}
+	if queue, ok := strings.CutPrefix(name, stompJobs); ok {
+		return JobsName(queue)
 	}
 	execution, route, _ := strings.Cut(strings.TrimPrefix(name, QueuePrefix), "/")
 	return QueueName(execution, route)

@@ -17,6 +17,7 @@ const (
 	KindObserver Kind = "observer" // an observer's queue of a topic
 	KindGroup    Kind = "group"    // the queue a group shares of a topic
 	KindListener Kind = "listener" // the passing queue of a raw subscription to a topic
+	KindJobs     Kind = "jobs"     // a named queue of the whole mesh
 )
 
 // Name is what a name on a broker stands for: a queue, a topic, or a place
@@ -24,7 +25,7 @@ const (
 type Name struct {
 	Kind      Kind
 	Execution string // of a queue
-	Route     string // of a queue
+	Route     string // of a queue; the name of a named queue
 	Topic     string // of a topic, an observer, a group or a listener
 	Member    string // the observer's id, the group's name or the listener's subscription
 	Dead      bool   // the queue's dead letters
@@ -35,6 +36,9 @@ type Name struct {
 func QueueName(execution, route string) Name {
 	return Name{Kind: KindQueue, Execution: execution, Route: route}
 }
+
+// JobsName names a named queue.
+func JobsName(queue string) Name { return Name{Kind: KindJobs, Route: queue} }
 
 // TopicName names a topic.
 func TopicName(topic string) Name { return Name{Kind: KindTopic, Topic: topic} }
@@ -76,6 +80,9 @@ func (n Name) Check() error {
 	case KindQueue:
 		only.Execution, only.Route = n.Execution, n.Route
 		err = firstError(CheckExecution(n.Execution), CheckRoute(n.Route))
+	case KindJobs:
+		only.Route = n.Route
+		err = CheckQueue(n.Route)
 	case KindTopic:
 		only.Topic = n.Topic
 		err = CheckTopic(n.Topic)
@@ -89,7 +96,7 @@ func (n Name) Check() error {
 		only.Topic, only.Member = n.Topic, n.Member
 		err = firstError(CheckTopic(n.Topic), CheckToken(n.Member))
 	default:
-		return protocol.Errorf(protocol.CodeInvalidName, "a name of kind %s: queue, topic, observer, group and listener are kinds", quoted(string(n.Kind)))
+		return protocol.Errorf(protocol.CodeInvalidName, "a name of kind %s: queue, topic, observer, group, listener and jobs are kinds", quoted(string(n.Kind)))
 	}
 	if err != nil {
 		return err

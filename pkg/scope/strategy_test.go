@@ -30,6 +30,7 @@ func TestGoldenNames(t *testing.T) {
 	observer := scope.ObserverName("orders.created", "orders-process")
 	group := scope.GroupName("orders.created", "billing")
 	listener := scope.ListenerName("orders.created", "s7Hq2Vd0Kc5mWz1XbN9f_-")
+	jobs := scope.JobsName("harness-turn")
 	golden := map[string]map[scope.Name]string{
 		"ledger": {
 			queue:    "/queue/019ce6d0/scraping.tasks",
@@ -37,6 +38,7 @@ func TestGoldenNames(t *testing.T) {
 			observer: "orders.created::observer:orders-process",
 			group:    "orders.created::@billing",
 			listener: "orders.created::listen:s7Hq2Vd0Kc5mWz1XbN9f_-",
+			jobs:     "/jobs/harness-turn",
 		},
 		"amqp": {
 			queue:                  "queue:019ce6d0:scraping.tasks",
@@ -49,6 +51,9 @@ func TestGoldenNames(t *testing.T) {
 			group:                  "iii.orders.created.@billing.queue",
 			group.DeadLetters():    "iii.orders.created.@billing.dlq",
 			group.Delayed(4000):    "iii.orders.created.@billing.queue.retry.4000",
+			jobs:                   "iii.__fn_queue::harness-turn.queue",
+			jobs.DeadLetters():     "iii.__fn_queue::harness-turn::dlq.queue",
+			jobs.Delayed(1000):     "iii.__fn_queue::harness-turn.queue.retry.1000",
 		},
 		"stomp": {
 			queue:                  "/queue/019ce6d0/scraping.tasks",
@@ -58,6 +63,8 @@ func TestGoldenNames(t *testing.T) {
 			observer.DeadLetters(): "/queue/@observer/orders.created/orders-process.dlq",
 			group:                  "/queue/@group/orders.created/billing",
 			group.DeadLetters():    "/queue/@group/orders.created/billing.dlq",
+			jobs:                   "/queue/@jobs/harness-turn",
+			jobs.DeadLetters():     "/queue/@jobs/harness-turn.dlq",
 		},
 		"pulsar": {
 			queue:                  "persistent://public/default/queue:019ce6d0:scraping.tasks",
@@ -67,6 +74,8 @@ func TestGoldenNames(t *testing.T) {
 			observer.DeadLetters(): "persistent://public/default/observer:orders.created@orders-process-dlq",
 			group:                  "persistent://public/default/group:orders.created@billing",
 			group.DeadLetters():    "persistent://public/default/group:orders.created@billing-dlq",
+			jobs:                   "persistent://public/default/jobs:harness-turn",
+			jobs.DeadLetters():     "persistent://public/default/jobs:harness-turn-dlq",
 		},
 	}
 	for broker, strategy := range strategies(t) {
@@ -100,6 +109,7 @@ func valid() *rapid.Generator[scope.Name] {
 			func() scope.Name { return scope.TopicName(coloned.Draw(t, "topic")) },
 			func() scope.Name { return scope.ObserverName(coloned.Draw(t, "topic"), coloned.Draw(t, "id")) },
 			func() scope.Name { return scope.GroupName(coloned.Draw(t, "topic"), coloned.Draw(t, "group")) },
+			func() scope.Name { return scope.JobsName(dotted.Draw(t, "named")) },
 		}).Draw(t, "kind")()
 	})
 }
@@ -109,7 +119,7 @@ func wild() *rapid.Generator[scope.Name] {
 	part := rapid.OneOf(rapid.Just(""), hostile())
 	return rapid.Custom(func(t *rapid.T) scope.Name {
 		return scope.Name{
-			Kind:      rapid.SampledFrom([]scope.Kind{scope.KindQueue, scope.KindTopic, scope.KindObserver, scope.KindGroup, scope.KindListener, "other", ""}).Draw(t, "kind"),
+			Kind:      rapid.SampledFrom([]scope.Kind{scope.KindQueue, scope.KindTopic, scope.KindObserver, scope.KindGroup, scope.KindListener, scope.KindJobs, "other", ""}).Draw(t, "kind"),
 			Execution: part.Draw(t, "execution"), Route: part.Draw(t, "route"),
 			Topic: part.Draw(t, "topic"), Member: part.Draw(t, "member"),
 			Dead: rapid.Bool().Draw(t, "dead"), DelayMs: rapid.SampledFrom([]int64{0, 0, 0, 1, -1, 1<<63 - 1}).Draw(t, "delay"),
@@ -159,7 +169,8 @@ func TestParseTakesOneSpelling(t *testing.T) {
 	for broker, strategy := range strategies(t) {
 		t.Run(broker, rapid.MakeCheck(func(t *rapid.T) {
 			start := rapid.SampledFrom([]string{"", "/queue/", "/topic/", "/queue/@group/", "/queue/@observer/", "queue:", "topic:", "iii.",
-				"persistent://public/default/", "persistent://public/default/queue:", "persistent://public/default/group:"}).Draw(t, "start")
+				"persistent://public/default/", "persistent://public/default/queue:", "persistent://public/default/group:",
+				"/jobs/", "/queue/@jobs/", "iii.__fn_queue::", "persistent://public/default/jobs:"}).Draw(t, "start")
 			text := start + hostile().Draw(t, "rest")
 			checkParse(t, strategy, text)
 		}))
@@ -199,6 +210,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 		"dead letters of a topic":   scope.TopicName("t").DeadLetters(),
 		"observer in the topic":     scope.ObserverName("t.observer:x", "y"),
 		"an observer without an id": scope.ObserverName("t", ""),
+		"a named queue's place":     scope.JobsName("q.dlq"),
 		"a listener with a topic":   scope.ListenerName("t", "x::y"),
 	} {
 		for broker, strategy := range strategies(t) {

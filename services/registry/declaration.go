@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -41,7 +42,7 @@ func defaultPolicy(queue string) protocol.Policy {
 // filled in. What stays the same keeps the time since when it stands.
 func declare(h *protocol.Hello, before *protocol.Worker, now time.Time) (protocol.Worker, error) {
 	w := protocol.Worker{
-		ID: h.WorkerID, Name: h.Name, Namespace: cmp.Or(h.Namespace, protocol.DefaultNamespace), User: localUser, SDK: h.SDK, Revision: h.Revision, Since: now, Functions: h.Functions,
+		ID: h.WorkerID, Name: h.Name, Namespace: cmp.Or(h.Namespace, protocol.DefaultNamespace), User: localUser, SDK: h.SDK, Revision: h.Revision, Since: now, Functions: serve(h),
 	}
 	if h.Frames {
 		w.Frames = deliverSubject(h, protocol.DeliverFrames)
@@ -104,6 +105,27 @@ func checkWorker(h *protocol.Hello) error {
 	}
 	return nil
 }
+
+// serve is where jobs for the worker's functions arrive, if it takes any.
+func serve(h *protocol.Hello) []protocol.ServedFunction {
+	var served []protocol.ServedFunction
+	known := make(map[protocol.FunctionSpec]bool, len(h.Functions))
+	for _, f := range h.Functions {
+		if known[f] {
+			continue
+		}
+		known[f] = true
+		one := protocol.ServedFunction{FunctionSpec: f}
+		if h.Jobs {
+			one.Deliver = deliverSubject(h, subscriptionID(h.WorkerID, functionRef+f.Namespace+"\x00"+f.ID))
+		}
+		served = append(served, one)
+	}
+	return served
+}
+
+// functionRef begins what no ref of a subscription can be.
+const functionRef = "function\x00"
 
 func checkFunction(f protocol.FunctionSpec) error {
 	if f.ID == protocol.FunctionOnMessage {
@@ -292,6 +314,9 @@ func registered(w *protocol.Worker, keepalive time.Duration, warnings []string) 
 	r := protocol.Registered{User: w.User, KeepaliveMs: keepalive.Milliseconds(), Warnings: warnings}
 	if all, ok := strings.CutSuffix(w.Frames, protocol.DeliverFrames); ok {
 		r.Deliver = all + "*"
+	}
+	if slices.ContainsFunc(w.Functions, func(f protocol.ServedFunction) bool { return f.Deliver != "" }) {
+		r.Functions = w.Functions
 	}
 	for i := range w.Subscriptions {
 		sub := &w.Subscriptions[i]

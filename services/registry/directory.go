@@ -145,7 +145,7 @@ func (d *directory) isServed(id string) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, doc := range d.workers {
-		if slices.ContainsFunc(doc.Functions, func(f protocol.FunctionSpec) bool { return f.ID == id }) {
+		if slices.ContainsFunc(doc.Functions, func(f protocol.ServedFunction) bool { return f.ID == id }) {
 			return true
 		}
 	}

@@ -108,13 +108,7 @@ func (s *Service) confirmQueues(ctx context.Context, now *workerDoc, queues []st
 	if len(queues) == 0 {
 		return nil
 	}
-	total, err := s.ledgers(ctx, "router")
-	for total == 0 && err == nil {
-		if !pause(ctx, confirmAgain) {
-			return protocol.Errorf(protocol.CodeUnavailable, "no router has started yet: topics are served as soon as one has")
-		}
-		total, err = s.ledgers(ctx, "router")
-	}
+	total, err := s.lanes(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,6 +125,18 @@ func (s *Service) confirmQueues(ctx context.Context, now *workerDoc, queues []st
 	return errors.Join(errs...)
 }
 
+// lanes is how many lanes there are, once a router has ever started.
+func (s *Service) lanes(ctx context.Context) (int, error) {
+	total, err := s.ledgers(ctx, "router")
+	for total == 0 && err == nil {
+		if !pause(ctx, confirmAgain) {
+			return 0, protocol.Errorf(protocol.CodeUnavailable, "no router has started yet: topics and named queues are served as soon as one has")
+		}
+		total, err = s.ledgers(ctx, "router")
+	}
+	return total, err
+}
+
 func topicQueues(docs ...*workerDoc) []string {
 	var queues []string
 	for _, doc := range docs {
@@ -144,12 +150,20 @@ func topicQueues(docs ...*workerDoc) []string {
 	return queues
 }
 
-// confirmLane asks the lane's owner until it confirms: a lane that moves has
-// none for a moment.
+// confirmLane asks the lane's owner until it confirms.
 func (s *Service) confirmLane(ctx context.Context, lane string, doc *workerDoc) error {
+	return s.untilConfirmed(ctx, lane, func(ctx context.Context) error {
+		_, err := mesh.Request[protocol.Empty](ctx, s.nc, protocol.SubjectLane+lane+".follow", s.changed(doc))
+		return err
+	})
+}
+
+// untilConfirmed asks the lane's owner until it answers: a lane that moves has
+// none for a moment.
+func (s *Service) untilConfirmed(ctx context.Context, lane string, ask func(ctx context.Context) error) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, confirmTime)
-		_, err := mesh.Request[protocol.Empty](try, s.nc, protocol.SubjectLane+lane+".follow", s.changed(doc))
+		err := ask(try)
 		cancel()
 		switch code := protocol.CodeOf(err); {
 		case err == nil:
@@ -157,7 +171,7 @@ func (s *Service) confirmLane(ctx context.Context, lane string, doc *workerDoc) 
 		case code != protocol.CodeUnavailable && code != protocol.CodeTimeout:
 			return err
 		case !pause(ctx, confirmAgain):
-			return protocol.Errorf(protocol.CodeUnavailable, "no router has confirmed the subscriptions of lane %s yet, and one will: try again", lane)
+			return protocol.Errorf(protocol.CodeUnavailable, "no router has confirmed what lane %s is to do, and one will: try again", lane)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (s *Service) functions(_ context.Context, q protocol.FunctionsRequest) (pro
 	for _, doc := range s.known.all() {
 		for _, f := range doc.Functions {
 			if q.Namespace == "" || f.Namespace == q.Namespace {
-				workers[f] = append(workers[f], doc.ID)
+				workers[f.FunctionSpec] = append(workers[f.FunctionSpec], doc.ID)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ var aims = []aim{
 	{what: "many queues: over raw JetStream's default sync on one", value: over("queues-many", raw), least: 1.5},
 	{what: "one queue: over raw JetStream's SyncAlways", value: over("jobs", rawAlways), least: 25},
 	{what: "failing once: over not failing", value: over("fail-once", meshAlways), least: 0.4},
-	{what: "one in 10 traced: over none", value: traced("traced-10"), least: 0.9},
+	{what: "one in 10 traced: over none", value: traced("traced-10"), least: 0.7},
 	{what: "redrive", value: of("redrive", ""), least: 30_000, unit: "/s"},
 	{what: "latency p50", value: of("latency", "p50"), most: 0.8, unit: " ms"},
 	{what: "latency p99", value: of("latency", "p99"), most: 2, unit: " ms"},

@@ -47,6 +47,7 @@ var described = []any{
 	protocol.Bye{}, protocol.Claims{}, protocol.ClaimsRequest{}, protocol.Empty{}, protocol.Error{}, protocol.FinishedWork{}, protocol.FunctionSpec{},
 	protocol.Hello{}, protocol.Keepalive{}, protocol.KeepaliveReply{}, protocol.PublishAck{}, protocol.RefusedSubscription{},
 	protocol.Registered{}, protocol.RegisteredSubscription{}, protocol.SubscriptionSpec{},
+	protocol.ServedFunction{}, protocol.EnqueueRequest{}, protocol.EnqueueReply{}, protocol.DefineRequest{}, protocol.DefineReply{}, protocol.QueueDefinition{},
 }
 
 func read(t *testing.T, path string) string {
@@ -144,7 +145,7 @@ func TestSubjectsAgree(t *testing.T) {
 		}
 	}
 	program := []string{
-		"SubjectPublishQueue", "SubjectPublishTopic", "SubjectFunction", "SubjectDeliver", "SubjectOutcome", "SubjectKeepalive", "SubjectWorker", "SubjectHello", "SubjectBye",
+		"SubjectPublishQueue", "SubjectPublishTopic", "SubjectPublishJob", "SubjectDefine", "SubjectFunction", "SubjectDeliver", "SubjectOutcome", "SubjectKeepalive", "SubjectWorker", "SubjectHello", "SubjectBye",
 	}
 	used := map[string]bool{}
 	for _, channel := range object(t, asyncAPI(t), "channels") {
@@ -266,7 +267,10 @@ func plain(t *testing.T, value any) any {
 
 func fieldsOf(document reflect.Type) []string {
 	names := []string{}
-	for field := range document.Fields() {
+	for _, field := range reflect.VisibleFields(document) {
+		if field.Anonymous {
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, name)
 	}

@@ -49,10 +49,12 @@ var examples = map[string]string{
 	"retry now":    "waybill retry now run-1/parse\nwaybill retry now --execution run-1",
 	"retry cancel": "waybill retry cancel 01a22903-c22f-72ef-812a-e20f3ee053c3",
 
-	"stats":      "waybill stats\nwaybill stats --watch --interval 1s",
-	"reconcile":  "waybill reconcile",
-	"why":        "waybill why 01a22903-c22f-72ef-812a-e20f3ee053c3\nwaybill why 01a22903-c22f-72ef-812a-e20f3ee053c3 --json",
-	"diagnose":   "waybill diagnose\nwaybill diagnose --json",
+	"stats":               "waybill stats\nwaybill stats --watch --interval 1s",
+	"reconcile":           "waybill reconcile",
+	"why":                 "waybill why 01a22903-c22f-72ef-812a-e20f3ee053c3\nwaybill why 01a22903-c22f-72ef-812a-e20f3ee053c3 --json",
+	"diagnose":            "waybill diagnose\nwaybill diagnose --json",
+	"broker capabilities": "waybill broker capabilities\nwaybill broker capabilities builtin --json",
+
 	"bench":      "waybill bench\nwaybill bench --time 10s --size 1024",
 	"completion": "source <(waybill completion bash)\nwaybill completion fish > ~/.config/fish/completions/waybill.fish",
 	"version":    "waybill version --json",

@@ -31,7 +31,7 @@ const (
 
 const description = `The mesh, and everything an operator asks of it.
 
-Commands other than up, nats, demo and filter talk to a running mesh: --nats, or WAYBILL_NATS, says where.
+Commands other than up, nats, demo, filter and broker capabilities talk to a running mesh: --nats, or WAYBILL_NATS, says where.
 
 Exit codes: 0 done; 1 failed (filter test: no match); 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
 
@@ -63,6 +63,7 @@ type commands struct {
 	Why          whyCmd          `cmd:"" help:"One message's life, in order: attempts, waits, dead letter, redrives, and where it is."`
 	Reconcile    reconcileCmd    `cmd:"" help:"Compare what the mesh has counted with what it holds; exit 1 if they differ, 4 if not all could be looked at."`
 	Diagnose     diagnoseCmd     `cmd:"" help:"Send a message of its own through every route and topic that is subscribed to, and back; exit 1 if one does not get through."`
+	Broker       brokerCmd       `cmd:"" help:"The brokers that can keep a mesh's messages."`
 	Bench        benchCmd        `cmd:"" help:"A quick look at how fast this mesh is here: messages of its own, published and handled, for a few seconds."`
 	Completion   completionCmd   `cmd:"" help:"Print what makes a shell complete waybill's commands and flags."`
 	Version      versionCmd      `cmd:"" help:"Print the version."`

@@ -17,7 +17,6 @@ package broker
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -38,31 +37,6 @@ type (
 	// Counter is a counter of a queue.
 	Counter = ledger.Counter
 )
-
-// Delay is how a broker brings a failed message back after its delay.
-type Delay string
-
-// Delays.
-const (
-	DelayExact Delay = "exact" // to the millisecond, any delay
-	DelayFixed Delay = "fixed" // one delay for all
-	DelayNone  Delay = "none"
-)
-
-// Capabilities say what a broker can honour. What it cannot is refused when it
-// would change what happens to a message.
-type Capabilities struct {
-	Durable     bool // messages survive the broker's restart
-	Delay       Delay
-	DeadLetters bool
-	// Dedup is the window in which a publisher's id is stored once; 0: never.
-	Dedup time.Duration
-	// Resumes says that a delivery survives its router: the next owner applies
-	// its outcome. A broker that binds deliveries to a connection redelivers.
-	Resumes bool
-	// MaxName bounds a scoped name in bytes; 0: no bound of its own.
-	MaxName int
-}
 
 // Broker keeps messages.
 type Broker interface {

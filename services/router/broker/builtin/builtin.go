@@ -11,6 +11,13 @@ import (
 // Name is the broker's name.
 const Name = "builtin"
 
+// Capabilities of the ledger: all of them.
+var Capabilities = broker.Capabilities{
+	Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true,
+	FIFO: true, Priorities: true, Schedules: true,
+	Dedup: protocol.DedupWindow, Resumes: true,
+}
+
 // Broker keeps queues in ledgers.
 type Broker struct {
 	durability string
@@ -32,13 +39,8 @@ func (b *Broker) Name() string { return Name }
 // Durability says what held when a publish was answered.
 func (b *Broker) Durability() string { return b.durability }
 
-// Capabilities of the ledger: all of them.
-func (b *Broker) Capabilities() broker.Capabilities {
-	return broker.Capabilities{
-		Durable: true, Delay: broker.DelayExact, DeadLetters: true,
-		Dedup: protocol.DedupWindow, Resumes: true,
-	}
-}
+// Capabilities are the ledger's.
+func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
 
 // Attach makes the store of a lane; Lane.Stored and the others are called from
 // Committed and Loaded, which the lane passes on from its ledger.

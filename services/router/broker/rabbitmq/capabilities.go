@@ -10,10 +10,10 @@ import (
 const maxName = 255 - len(".retry.") - 19
 
 // Capabilities of RabbitMQ. What is published twice under one id within the
-// window is stored once as long as the queue's lane keeps its owner.
-func Capabilities() broker.Capabilities {
-	return broker.Capabilities{
-		Durable: true, Delay: broker.DelayExact, DeadLetters: true,
-		Dedup: protocol.DedupWindow, MaxName: maxName,
-	}
+// window is stored once as long as the queue's lane keeps its owner. What is
+// scheduled waits in the mesh until it is due.
+var Capabilities = broker.Capabilities{
+	Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true,
+	FIFO: true, Priorities: true, Schedules: true,
+	Dedup: protocol.DedupWindow, MaxName: maxName,
 }

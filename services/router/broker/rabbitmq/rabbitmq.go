@@ -79,7 +79,7 @@ func (b *Broker) Name() string { return b.o.Name }
 func (b *Broker) Durability() string { return protocol.DurabilityFsync }
 
 // Capabilities of RabbitMQ.
-func (b *Broker) Capabilities() broker.Capabilities { return Capabilities() }
+func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
 
 // Open connects, and follows the connection from then on.
 func (b *Broker) Open(ctx context.Context) error {

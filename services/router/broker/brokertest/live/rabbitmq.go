@@ -1,0 +1,157 @@
+package live
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nuid"
+)
+
+// RabbitMQ is a running RabbitMQ.
+type RabbitMQ struct{ server }
+
+var shared struct {
+	sync.Mutex
+	*RabbitMQ
+}
+
+// SharedRabbitMQ is the one that the tests of this program share, each in virtual
+// hosts of its own; it ends with the program. Nobody may stop it.
+func SharedRabbitMQ(t testing.TB) *RabbitMQ {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.RabbitMQ == nil {
+		dir, err := os.MkdirTemp("", "waybill-rabbitmq-") //nolint:usetesting // it outlives the test that comes first
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRabbitMQ(t, dir, "")
+		r.Start(t)
+		shared.RabbitMQ = r
+	}
+	return shared.RabbitMQ
+}
+
+// StartRabbitMQ starts one for this test alone, that may be killed and started
+// again. config has lines to add to its rabbitmq.conf.
+func StartRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
+	t.Helper()
+	r := newRabbitMQ(t, t.TempDir(), strings.Join(config, "\n"))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("RabbitMQ:\n%s", r.tail("log"))
+		}
+		if err := r.end(); err != nil {
+			t.Errorf("ending RabbitMQ: %v", err)
+		}
+	})
+	r.Start(t)
+	return r
+}
+
+func newRabbitMQ(t testing.TB, dir, config string) *RabbitMQ {
+	t.Helper()
+	p := ports(t, 4)
+	return &RabbitMQ{server{script: scriptOf(t, "rabbitmq.sh"), dir: dir, environment: []string{
+		"AMQP_PORT=" + p[0], "MANAGEMENT_PORT=" + p[1], "EPMD_PORT=" + p[2], "DISTRIBUTION_PORT=" + p[3],
+		"BROKER_CONFIG=" + config,
+	}}}
+}
+
+// Start starts it, again after Kill, and returns once it is ready.
+func (r *RabbitMQ) Start(t testing.TB) {
+	t.Helper()
+	if err := r.start(); err != nil {
+		t.Fatalf("this test needs RabbitMQ: %v", err)
+	}
+}
+
+// Kill ends it with SIGKILL.
+func (r *RabbitMQ) Kill(t testing.TB) {
+	t.Helper()
+	if err := r.kill(); err != nil {
+		t.Fatalf("killing RabbitMQ: %v", err)
+	}
+}
+
+// Address is host and port of AMQP.
+func (r *RabbitMQ) Address() string {
+	at, err := url.Parse(r.addresses[0])
+	if err != nil {
+		return err.Error() // it is what our script prints
+	}
+	return at.Host
+}
+
+// VirtualHost makes an empty virtual host, which goes with the test, and returns
+// its AMQP URL.
+func (r *RabbitMQ) VirtualHost(t testing.TB) string {
+	t.Helper()
+	name := "t" + nuid.Next()
+	r.Admin(t, http.MethodPut, "/api/vhosts/"+name, struct{}{}, nil)
+	r.Admin(t, http.MethodPut, "/api/permissions/"+name+"/guest", map[string]string{"configure": ".*", "write": ".*", "read": ".*"}, nil)
+	t.Cleanup(func() {
+		if r.cmd != nil {
+			r.Admin(t, http.MethodDelete, "/api/vhosts/"+name, nil, nil)
+		}
+	})
+	return r.addresses[0] + "/" + name
+}
+
+// Admin asks the management interface: path begins with /api/. into may be nil.
+func (r *RabbitMQ) Admin(t testing.TB, method, path string, body, into any) {
+	t.Helper()
+	if err := r.admin(method, path, body, into); err != nil {
+		t.Fatalf("%s %s of RabbitMQ: %v", method, path, err)
+	}
+}
+
+func (r *RabbitMQ) admin(method, path string, body, into any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequest(method, r.addresses[1]+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	request.Close = true // no connection stays behind
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s: %s", answer.Status, said)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(said, into)
+}
+
+// Control runs rabbitmqctl and returns what it prints.
+func (r *RabbitMQ) Control(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), r.script, append([]string{"ctl", "--quiet"}, args...)...)
+	cmd.Env = append(os.Environ(), append(r.environment, "BROKER_DIR="+r.dir)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("rabbitmqctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,173 @@
+// Package live runs real brokers for tests, with the scripts of deploy/brokers.
+// One that cannot be had or started fails the test with the reason.
+package live
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// server is one that a script runs. It ends with this process, however that
+// does, since the script reads its standard input to the end.
+type server struct {
+	script      string
+	dir         string
+	environment []string
+	cmd         *exec.Cmd
+	stdin       io.Closer
+	addresses   []string
+}
+
+// start returns once the server is ready.
+func (s *server) start() error {
+	s.cmd = exec.Command(s.script, "hold")
+	s.cmd.Env = append(os.Environ(), append(s.environment, "BROKER_DIR="+s.dir)...)
+	said, err := os.Create(filepath.Join(s.dir, "output"))
+	if err != nil {
+		return err
+	}
+	defer said.Close()
+	s.cmd.Stderr = said
+	stdin, err := s.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	s.stdin = stdin
+	return s.listens(stdout)
+}
+
+// listens reads where the server does.
+func (s *server) listens(stdout io.Reader) error {
+	lines := bufio.NewScanner(stdout)
+	s.addresses = nil
+	for lines.Scan() {
+		if s.addresses = append(s.addresses, lines.Text()); len(s.addresses) == wantAddresses[filepath.Base(s.script)] {
+			return nil
+		}
+	}
+	err := errors.Join(lines.Err(), s.end())
+	return fmt.Errorf("%s did not get ready: %w\n%s\n%s", s.script, err, s.tail("output"), s.tail("log"))
+}
+
+// wantAddresses is how many lines a script prints.
+var wantAddresses = map[string]int{"rabbitmq.sh": 2, "toxiproxy.sh": 1}
+
+// end ends the server and removes what is its.
+func (s *server) end() error {
+	if s.cmd == nil {
+		return nil
+	}
+	closed := s.stdin.Close()
+	ended := s.cmd.Wait()
+	s.cmd = nil
+	return errors.Join(closed, ended)
+}
+
+// kill ends the server's own process with SIGKILL and keeps its data.
+func (s *server) kill() error {
+	text, err := os.ReadFile(filepath.Join(s.dir, "server.pid"))
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return err
+	}
+	err = s.cmd.Wait()
+	s.cmd = nil
+	return errors.Join(err, ignoreClosed(s.stdin.Close()))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// tail is the end of one of the server's files.
+func (s *server) tail(name string) string {
+	const most = 8 << 10
+	text, err := os.ReadFile(filepath.Join(s.dir, name))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-most):])
+}
+
+// scriptOf finds a script of deploy/brokers from the directory of the test. It
+// reads it, so that a test's cached result does not outlive a change.
+func scriptOf(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		brokers := filepath.Join(at, "deploy", "brokers")
+		script := filepath.Join(brokers, name)
+		if _, err := os.ReadFile(script); err == nil {
+			_, err := os.ReadFile(filepath.Join(brokers, "lib.sh"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return script
+		}
+		if at == filepath.Dir(at) {
+			t.Fatalf("no directory above %s has deploy/brokers/%s", dir, name)
+		}
+	}
+}
+
+// ports finds n successive ports that are free. They are below those the system
+// gives to clients: a client that looks for a server that is down must not be
+// given the server's port, nor be connected to itself.
+func ports(t testing.TB, n int) []string {
+	t.Helper()
+	const lowest, highest = 20000, 32000
+	for range 100 {
+		first := lowest + rand.IntN(highest-lowest-n)
+		if !free(first, n) {
+			continue
+		}
+		found := make([]string, n)
+		for i := range found {
+			found[i] = strconv.Itoa(first + i)
+		}
+		return found
+	}
+	t.Fatalf("no %d free ports in a row from %d to %d", n, lowest, highest)
+	return nil
+}
+
+func free(first, n int) bool {
+	for port := first; port < first+n; port++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}
