@@ -19,6 +19,9 @@ type BrokerLettersRequest struct {
 	Queue     string `json:"queue,omitempty"`
 	Topic     string `json:"topic,omitempty"`
 	MessageID string `json:"message_id,omitempty"`
+	// Known asks for the message only where the owner knows it to be. To look for
+	// it means to read all dead letters.
+	Known bool `json:"known,omitempty"`
 	// Limit bounds the letters of each queue that are read; 0: only the number is
 	// asked for.
 	Limit int `json:"limit,omitempty"`
@@ -38,6 +41,7 @@ type BrokerLetters struct {
 type BrokerActRequest struct {
 	Action    string `json:"action"` // redrive or discard
 	MessageID string `json:"message_id,omitempty"`
+	Known     bool   `json:"known,omitempty"` // as in BrokerLettersRequest
 	Queue     string `json:"queue,omitempty"`
 	Topic     string `json:"topic,omitempty"`
 	By        string `json:"by,omitempty"` // as in DeadActRequest

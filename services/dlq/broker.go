@@ -148,22 +148,31 @@ func weave(places []place, far farLetters) []place {
 
 // showFar reads the letters of a message that brokers hold.
 func (s *Service) showFar(ctx context.Context, id string) ([]protocol.DeadLetter, error) {
-	answers, err := askLanes[protocol.BrokerLetters](ctx, s, "", protocol.VerbLetters, protocol.BrokerLettersRequest{MessageID: id})
 	var all []protocol.DeadLetter
-	for _, a := range answers {
-		all = append(all, a.Letters...)
+	for _, known := range []bool{true, false} {
+		answers, err := askLanes[protocol.BrokerLetters](ctx, s, "", protocol.VerbLetters, protocol.BrokerLettersRequest{MessageID: id, Known: known})
+		for _, a := range answers {
+			all = append(all, a.Letters...)
+		}
+		if err != nil || len(all) > 0 {
+			return all, err
+		}
 	}
-	return all, err
+	return nil, nil
 }
 
 // actFar redrives or discards what brokers hold.
 func (s *Service) actFar(ctx context.Context, what string, q protocol.DeadActRequest) (sum protocol.DeadActReply, err error) {
-	answers, err := askLanes[protocol.DeadActReply](ctx, s, q.Queue, protocol.VerbLettersAct, protocol.BrokerActRequest{
-		Action: what, MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, By: q.By,
-	})
-	for _, a := range answers {
-		sum.Count += a.Count
-		sum.Refused += a.Refused
+	request := protocol.BrokerActRequest{Action: what, MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, By: q.By}
+	for _, request.Known = range []bool{q.MessageID != "", false} {
+		answers, err := askLanes[protocol.DeadActReply](ctx, s, q.Queue, protocol.VerbLettersAct, request)
+		for _, a := range answers {
+			sum.Count += a.Count
+			sum.Refused += a.Refused
+		}
+		if err != nil || sum.Count+sum.Refused > 0 || !request.Known {
+			return sum, err
+		}
 	}
-	return sum, err
+	return sum, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -60,6 +61,9 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 		return page, err
 	}
 	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(wanted(q.Queue, q.Topic)) })
+	if q.Known {
+		far = slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) })
+	}
 	if err != nil {
 		return page, err
 	}
@@ -107,11 +111,41 @@ func (f *farQueue) read(ctx context.Context, id protocol.MessageID, limit int) (
 		limit = browseAll
 	}
 	found, err := f.Browse(ctx, f.queue, limit, func(l *broker.Letter) bool { return !one || l.Message.ID == id })
+	for i := range found {
+		f.known.add(found[i].Message.ID, f.queue)
+	}
 	letters := make([]protocol.DeadLetter, 0, len(found))
 	for i := range found {
 		letters = append(letters, described(&found[i], one))
 	}
 	return letters, err
+}
+
+// sightings are where dead letters were seen lately, so that one need not be
+// looked for in all queues.
+type sightings struct {
+	mu  sync.Mutex
+	all map[protocol.MessageID][]string // queues
+}
+
+// maxSightings bounds them: they are forgotten together.
+const maxSightings = 1 << 16
+
+func (s *sightings) add(id protocol.MessageID, queue string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil || len(s.all) >= maxSightings {
+		s.all = make(map[protocol.MessageID][]string)
+	}
+	if !slices.Contains(s.all[id], queue) {
+		s.all[id] = append(s.all[id], queue)
+	}
+}
+
+func (s *sightings) has(id protocol.MessageID, queue string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.all[id], queue)
 }
 
 // described is a letter as the dlq service shows it.
@@ -176,6 +210,9 @@ func (o *openLane) actOnLetters(ctx context.Context, q protocol.BrokerActRequest
 		return reply, err
 	}
 	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(wanted(q.Queue, q.Topic)) })
+	if q.Known {
+		far = slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) })
+	}
 	if err != nil {
 		return reply, err
 	}

@@ -158,10 +158,14 @@ func (q *queue) info() protocol.QueueInfo {
 	}
 	far := int64(q.far())
 	i.Ready = max(0, far-i.InFlight)
+	if q.lane != nil && q.lane.isFar(q.name) {
+		i.Counters = q.lane.countedFar(q.name)
+	} else if q.ledger != nil {
+		i.Counters = ledger.Shown(&q.ledger.Counters)
+	}
 	if q.ledger != nil {
 		i.Ready = max(0, q.ledger.Live+far-q.moving-i.InFlight)
 		i.Bytes = q.ledger.Bytes
-		i.Counters = ledger.Shown(&q.ledger.Counters)
 	}
 	return i
 }

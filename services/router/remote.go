@@ -17,6 +17,7 @@ import (
 type remoteBroker struct {
 	broker.Remote
 	words words
+	known sightings
 }
 
 // remote is what a lane has on one.
@@ -189,6 +190,9 @@ func (l *lane) entriesOf(q *queue) iter.Seq[*broker.Entry] {
 // far is how many of the queue's messages a broker has delivered here.
 func (q *queue) far() int {
 	n := 0
+	if q.lane == nil {
+		return 0
+	}
 	for i := range q.lane.remotes {
 		n += q.lane.remotes[i].store.Live(q.name)
 	}
@@ -198,6 +202,23 @@ func (q *queue) far() int {
 // isFar says whether a broker may hold messages of the queue.
 func (l *lane) isFar(name string) bool {
 	return slices.ContainsFunc(l.remotes, func(r remote) bool { return r.store.Has(name) })
+}
+
+// countedFar are the counters of a queue of a broker's. No record of its messages
+// is waited for, so that some of them are on their way to the log.
+func (l *lane) countedFar(name string) map[string]uint64 {
+	sum := l.ledger.Uncommitted(name)
+	if at := l.ledger.Queue(name); at != nil {
+		for i, n := range at.Counters {
+			sum[i] += n
+		}
+	}
+	if q := l.queues[name]; q != nil && q.counts != nil {
+		for i, n := range q.counts {
+			sum[i] += n
+		}
+	}
+	return ledger.Shown(&sum)
 }
 
 // traced is what is kept of an entry's trace in memory.

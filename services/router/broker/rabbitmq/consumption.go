@@ -4,6 +4,7 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -109,10 +110,19 @@ func (c *consumption) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.s.b.log.Warn("a queue's channel was closed and is opened again", "queue", c.place.names.queue, "error", err)
+		c.told(err)("a queue's channel was closed and is opened again", "queue", c.place.names.queue, "error", err)
 		sleep(ctx, wait)
 		wait = min(2*wait, againMax)
 	}
+}
+
+// told is how loudly it is told that a channel ended. The end of a connection is
+// told by itself.
+func (c *consumption) told(err error) func(string, ...any) {
+	if e, ok := errors.AsType[*amqp.Error](err); c.link.away() != nil || ok && !e.Recover {
+		return c.s.b.log.Debug
+	}
+	return c.s.b.log.Warn
 }
 
 // once consumes on one channel.

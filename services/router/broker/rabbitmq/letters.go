@@ -37,8 +37,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 		}
 		d.Waiting += waiting
 	}
-	b.letters.Lock()
-	defer b.letters.Unlock()
+	defer b.shelves.take(n.dead)()
 	d.Dead, err = b.depthOf(ctx, n.dead)
 	return d, err
 }
@@ -46,60 +45,69 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 // Browse reads the oldest dead letters. They are taken without being settled on
 // a channel that is closed then, so the broker has them back in their order.
 func (b *Broker) Browse(ctx context.Context, queue string, most int, wanted func(*broker.Letter) bool) (letters []broker.Letter, err error) {
-	err = b.read(ctx, queue, int64(most), func(_ *amqp.Channel, d *amqp.Delivery) error {
+	_, err = b.read(ctx, queue, int64(most), func(_ *amqp.Channel, d *amqp.Delivery) (int64, error) {
 		if l := letterOf(d, queue); wanted(&l) {
 			letters = append(letters, l)
 		}
-		return nil
-	}, nil)
+		return 0, nil
+	}, func() (int64, error) { return 0, nil })
 	return letters, err
 }
 
-// read takes dead letters, at most n, on a channel of their own, and gives back
-// those that f and end have not settled.
-func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) error, end func() error) (err error) {
+// read takes dead letters, at most so many and none that came after it began, on
+// a channel of their own. f has each and end comes last; they say how many they
+// have settled. The others go back.
+func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) (int64, error), end func() (int64, error)) (settled int64, err error) {
 	n, err := b.namesOf(queue)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	b.letters.Lock()
-	defer b.letters.Unlock()
+	defer b.shelves.take(n.dead)()
 	there, err := b.depthOf(ctx, n.dead)
 	if err != nil || there == 0 {
-		return err
-	}
-	if err := b.Away(); err != nil {
-		return err
+		return 0, err
 	}
 	ch, err := b.out.channel(ctx)
 	if err != nil {
-		return b.failed("a channel could not be opened", err)
+		return 0, b.failed("a channel could not be opened", err)
 	}
-	defer func() {
-		if !ch.IsClosed() {
-			err = errors.Join(err, b.failed("dead letters could not be given back", ch.Close()))
-		}
-	}()
 	for range min(most, there) {
 		d, ok, err := ch.Get(n.dead, false)
-		if err != nil {
-			return b.failed("the dead letters in "+n.dead+" could not be read", err)
+		if err != nil || !ok {
+			return settled, errors.Join(b.failed("the dead letters in "+n.dead+" could not be read", err), b.putBack(ctx, ch, n.dead, there-settled))
 		}
-		if !ok {
-			break
-		}
-		if err := f(ch, &d); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
+		more, err := f(ch, &d)
+		settled += more
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
 		}
 	}
-	if end != nil {
-		return end()
-	}
-	return nil
+	more, err := end()
+	settled += more
+	return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
 }
+
+// putBack gives back what was taken and not settled, and waits until the broker
+// counts it again: until then nobody else would find it.
+func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, queue string, left int64) error {
+	if !ch.IsClosed() {
+		if err := ch.Close(); err != nil {
+			return b.failed("dead letters could not be given back", err)
+		}
+	}
+	for range backLooks {
+		there, err := b.depthOf(ctx, queue)
+		if err != nil || there >= left || !sleep(ctx, backLook) {
+			return err
+		}
+	}
+	return nil // somebody else takes them
+}
+
+const (
+	backLook  = 5 * time.Millisecond
+	backLooks = 400
+)
 
 // letterOf reads a dead letter. One that the broker itself has given up says so
 // in the broker's words.
@@ -118,35 +126,30 @@ const actOnce = 256
 
 // Act redrives or discards dead letters. Each is published to its queue again,
 // confirmed, and only then settled here.
-func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (done int64, err error) {
+func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64, error) {
 	n, err := b.namesOf(queue)
 	if err != nil {
 		return 0, err
 	}
 	var sending *redrive
-	err = b.read(ctx, queue, maxLetters, func(ch *amqp.Channel, d *amqp.Delivery) error {
+	return b.read(ctx, queue, maxLetters, func(ch *amqp.Channel, d *amqp.Delivery) (int64, error) {
 		l := letterOf(d, queue)
 		if a.ID != (protocol.MessageID{}) && l.Message.ID != a.ID {
-			return nil
+			return 0, nil
 		}
 		if !a.Redrive {
-			done++
-			return b.failed("a dead letter could not be discarded", d.Ack(false))
+			if err := d.Ack(false); err != nil {
+				return 0, b.failed("a dead letter could not be discarded", err)
+			}
+			return 1, nil
 		}
 		if sending == nil {
 			if sending, err = b.newRedrive(ch, n); err != nil {
-				return err
+				return 0, err
 			}
 		}
-		acked, err := sending.add(ctx, d, &l, a.By)
-		done += acked
-		return err
-	}, func() error {
-		acked, err := sending.finish(ctx)
-		done += acked
-		return err
-	})
-	return done, err
+		return sending.add(ctx, d, &l, a.By)
+	}, func() (int64, error) { return sending.finish(ctx) })
 }
 
 // maxLetters is more than a queue has: what is bounded is what was there when

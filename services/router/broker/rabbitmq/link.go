@@ -223,14 +223,25 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // closes it, and the next one has another.
 type desk struct {
 	link *link
-	mu   sync.Mutex
 	ch   *amqp.Channel
 }
 
-// do has f use the channel. UNAVAILABLE: the broker is away.
+// desks are how many things are asked of a broker at once.
+const desks = 12
+
+// ask has f use a channel that nobody else uses meanwhile. UNAVAILABLE: the
+// broker is away.
+func (b *Broker) ask(ctx context.Context, f func(ch *amqp.Channel) error) error {
+	select {
+	case d := <-b.desks:
+		defer func() { b.desks <- d }()
+		return d.do(ctx, f)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (d *desk) do(ctx context.Context, f func(ch *amqp.Channel) error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.ch == nil || d.ch.IsClosed() {
 		if err := d.link.away(); err != nil {
 			return err

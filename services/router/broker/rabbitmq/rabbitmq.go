@@ -28,9 +28,9 @@ type Broker struct {
 	out       *link // publishes, topology, looks at queues
 	mu        sync.Mutex
 	in        []*link // consumers
-	desk      *desk   // topology
-	glass     *desk   // looks at queues
-	letters   sync.Mutex
+	desks     chan *desk
+	shelves   turns // to look at dead letters: what one has taken another would miss
+	declaring turns // to declare a queue
 	conflicts conflicts
 
 	unbounded bool // quorum queues of this version have a delivery limit to be lifted
@@ -59,7 +59,10 @@ func New(o Options) (broker.Remote, error) {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.out = newLink(b, "publish")
-	b.desk, b.glass = &desk{link: b.out}, &desk{link: b.out}
+	b.desks = make(chan *desk, desks)
+	for range desks {
+		b.desks <- &desk{link: b.out}
+	}
 	return b, nil
 }
 

@@ -405,8 +405,9 @@ func (s *store) SettleNow(e *broker.Entry, how broker.Counter) {
 	s.settle(e, how, func() { s.lane.Settled(e) })
 }
 
-// settle counts once the channel has taken the acknowledgement: one that it did
-// not take is superseded, and the broker delivers the message again.
+// settle counts at once: an acknowledgement that the broker does not take is
+// made good when it delivers the message again, unless that is a stranger's,
+// which nobody can tell from another.
 func (s *store) settle(e *broker.Entry, how broker.Counter, then func()) {
 	v := s.live[e.Key]
 	if v == nil || v.leaving {
@@ -414,10 +415,9 @@ func (s *store) settle(e *broker.Entry, how broker.Counter, then func()) {
 	}
 	s.forget(v)
 	s.drop(v)
+	s.ledger.Count(v.place.queue, how, 1)
 	done := func(taken bool) {
-		if taken {
-			s.ledger.Count(v.place.queue, how, 1)
-		} else {
+		if !taken && !v.own {
 			s.ledger.Count(v.place.queue, ledger.Superseded, 1)
 		}
 		if then != nil {

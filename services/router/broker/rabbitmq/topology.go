@@ -129,7 +129,7 @@ func (b *Broker) declareDead(ctx context.Context, n names) error {
 	if err != nil {
 		return err
 	}
-	return b.desk.do(ctx, func(ch *amqp.Channel) error {
+	return b.ask(ctx, func(ch *amqp.Channel) error {
 		if err := ch.ExchangeDeclare(b.deadExchange(), amqp.ExchangeDirect, true, false, false, false, nil); err != nil {
 			return b.failed("the exchange "+b.deadExchange()+" could not be declared", err)
 		}
@@ -147,10 +147,13 @@ func (b *Broker) used(err error) bool {
 	return is
 }
 
-// declareQueue declares one queue.
+// declareQueue declares one queue. RabbitMQ says of a quorum queue that somebody
+// else is declaring that it is there before it is, and who uses it then loses
+// the connection: one declares it at a time.
 func (b *Broker) declareQueue(ctx context.Context, name string, args amqp.Table) error {
+	defer b.declaring.take(name)()
 	var declared error
-	err := b.desk.do(ctx, func(ch *amqp.Channel) error {
+	err := b.ask(ctx, func(ch *amqp.Channel) error {
 		_, declared = ch.QueueDeclare(name, true, false, false, false, args)
 		return declared
 	})
@@ -167,7 +170,7 @@ func (b *Broker) bind(ctx context.Context, n names, topic string) error {
 	if err != nil {
 		return err
 	}
-	return b.desk.do(ctx, func(ch *amqp.Channel) error {
+	return b.ask(ctx, func(ch *amqp.Channel) error {
 		for _, name := range []string{own, members} {
 			if err := ch.ExchangeDeclare(name, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
 				return b.failed("the exchange "+name+" could not be declared", err)
@@ -192,7 +195,7 @@ func (b *Broker) unbind(ctx context.Context, n names, topic string) error {
 	if err != nil {
 		return err
 	}
-	return b.desk.do(ctx, func(ch *amqp.Channel) error {
+	return b.ask(ctx, func(ch *amqp.Channel) error {
 		return b.failed("the queue "+n.queue+" could not be unbound", ch.QueueUnbind(n.queue, "", members, nil))
 	})
 }
@@ -201,7 +204,7 @@ func (b *Broker) unbind(ctx context.Context, n names, topic string) error {
 func (b *Broker) remove(ctx context.Context, queues ...string) error {
 	var errs []error
 	for _, name := range queues {
-		err := b.desk.do(ctx, func(ch *amqp.Channel) error {
+		err := b.ask(ctx, func(ch *amqp.Channel) error {
 			_, err := ch.QueueDelete(name, false, false, false)
 			return err
 		})
@@ -213,7 +216,7 @@ func (b *Broker) remove(ctx context.Context, queues ...string) error {
 // depthOf is how many messages wait in a queue, 0 in one that is not there.
 func (b *Broker) depthOf(ctx context.Context, queue string) (int64, error) {
 	var q amqp.Queue
-	err := b.glass.do(ctx, func(ch *amqp.Channel) (err error) {
+	err := b.ask(ctx, func(ch *amqp.Channel) (err error) {
 		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
