@@ -312,9 +312,9 @@ func (l *lane) follow(w *worker, since time.Time, frames string, subs []protocol
 		c.frames = frames
 		now[sub.ID] = c
 		c.q.attach(c)
+		c.q.demand()
 		l.attended(c.q)
 		l.tuned(c.q)
-		c.q.demand()
 		l.wake(c.q)
 	}
 	for id, c := range before {

@@ -78,6 +78,10 @@ func (o *openLane) tell(ctx context.Context, q protocol.CloseRequest) (protocol.
 		err := l.closed.Tell(q, func(r protocol.CloseReply) { answers <- closeAnswer{reply: r} })
 		if err != nil {
 			answers <- closeAnswer{err: err}
+			return
+		}
+		if q.State == protocol.ExecutionPurged && len(l.remotes) > 0 {
+			l.Purge(q.Execution) // also where the ledger holds nothing
 		}
 	}))
 	if !sent {
@@ -85,6 +89,9 @@ func (o *openLane) tell(ctx context.Context, q protocol.CloseRequest) (protocol.
 	}
 	select {
 	case a := <-answers:
+		if a.err == nil {
+			a.err = o.addFar(ctx, q.Execution, &a.reply)
+		}
 		return a.reply, a.err
 	case <-o.running.Done():
 		return protocol.CloseReply{}, errMoving

@@ -101,16 +101,10 @@ func idOf(text string) (protocol.MessageID, error) {
 	return protocol.MessageID(id), nil
 }
 
-// browseAll is more letters than a queue has.
-const browseAll = 1 << 30
-
 // read reads a queue's letters, or of these the one with an id.
 func (f *farQueue) read(ctx context.Context, id protocol.MessageID, limit int) ([]protocol.DeadLetter, error) {
 	one := id != (protocol.MessageID{})
-	if one {
-		limit = browseAll
-	}
-	found, err := f.Browse(ctx, f.queue, limit, func(l *broker.Letter) bool { return !one || l.Message.ID == id })
+	found, err := f.Browse(ctx, f.queue, limit, id)
 	for i := range found {
 		f.known.add(found[i].Message.ID, f.queue)
 	}
@@ -218,13 +212,11 @@ func (o *openLane) actOnLetters(ctx context.Context, q protocol.BrokerActRequest
 	}
 	for _, f := range far {
 		if f.refused && q.Action == redrive {
-			depth, err := f.Depth(ctx, f.queue, nil)
+			n, err := f.meant(ctx, id)
 			if err != nil {
 				return reply, err
 			}
-			if id == (protocol.MessageID{}) {
-				reply.Refused += depth.Dead
-			}
+			reply.Refused += n
 			continue
 		}
 		n, err := f.Act(ctx, f.queue, broker.Action{Redrive: q.Action == redrive, ID: id, By: q.By})
@@ -235,6 +227,16 @@ func (o *openLane) actOnLetters(ctx context.Context, q protocol.BrokerActRequest
 		}
 	}
 	return reply, nil
+}
+
+// meant is how many of a queue's letters are meant.
+func (f *farQueue) meant(ctx context.Context, id protocol.MessageID) (int64, error) {
+	if id != (protocol.MessageID{}) {
+		found, err := f.Browse(ctx, f.queue, 1, id)
+		return int64(len(found)), err
+	}
+	depth, err := f.Depth(ctx, f.queue, nil)
+	return depth.Dead, err
 }
 
 // countActed counts what was done with a queue's letters.

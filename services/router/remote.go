@@ -248,7 +248,9 @@ func (q *queue) demand() {
 		l.giveBack(q)
 	case q.policy.Serial:
 		d.Window = 1
-	case q.policy.fifo || len(q.filters) > 0:
+	case q.policy.fifo: // always the same: to change it may change the order
+		d.Window = 2 * lookahead
+	case len(q.filters) > 0, q.policy.maxPriority > 0:
 		d.Window += lookahead
 	}
 	for i := range l.remotes {
@@ -309,6 +311,9 @@ func (l *lane) wordsOf(by broker.Store) *words {
 		if broker.Store(l.remotes[i].store) == by {
 			return &l.remotes[i].words
 		}
+	}
+	if by == nil && l.s.adapter != nil {
+		return &l.s.adapter.words // nothing was stored
 	}
 	return &l.s.words
 }
@@ -454,11 +459,41 @@ func (r *remote) delays(name string) []int64 {
 	return nil
 }
 
+// askFar looks for a group's dead letter on the broker that has it; false: the dlq
+// service is to be asked. The group goes on when it is not there any more.
+func (l *lane) askFar(name groupName, x *block) bool {
+	if !l.isFar(name.queue) {
+		return false
+	}
+	if x.asking {
+		return true
+	}
+	x.asking = true
+	step := x.step
+	l.s.lanes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+		defer cancel()
+		there := false
+		for _, r := range l.s.remotes {
+			found, err := r.Browse(ctx, name.queue, 1, x.letter)
+			there = there || err != nil || len(found) > 0
+		}
+		l.Post(func() {
+			x.asking = false
+			if l.blocks.all[name] == x && x.step == step && !there {
+				l.blocks.remove(l, name)
+			}
+		})
+	})
+	return true
+}
+
 // farQueue is a queue of a lane's that a broker has.
 type farQueue struct {
 	*remoteBroker
 	queue  string
 	delays []int64
+	live   int64 // delivered to the lane
 	// refused: its execution is closed, so that nothing may be redriven.
 	refused bool
 }
@@ -469,7 +504,7 @@ func (l *lane) farQueues(wanted func(queue string) bool) (all []farQueue) {
 		r := &l.remotes[i]
 		for queue, delays := range r.store.Queues() {
 			if wanted(queue) {
-				all = append(all, farQueue{r.remoteBroker, queue, delays, l.closed.Refuses(queue) != nil})
+				all = append(all, farQueue{r.remoteBroker, queue, delays, int64(r.store.Live(queue)), l.closed.Refuses(queue) != nil})
 			}
 		}
 	}
@@ -501,6 +536,28 @@ func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) erro
 		q.Ready += depth.Ready
 		q.Waiting += depth.Waiting
 		q.Dead += depth.Dead
+	}
+	return nil
+}
+
+// addFar adds what brokers hold of an execution. What a lane has of it twice, since
+// it is on its way, only keeps it open a little longer.
+func (o *openLane) addFar(ctx context.Context, execution string, reply *protocol.CloseReply) error {
+	if len(o.s.remotes) == 0 {
+		return nil
+	}
+	far, err := ask(ctx, o, func(l *lane) []farQueue {
+		return l.farQueues(func(queue string) bool { return closing.ExecutionOf(queue) == execution })
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range far {
+		depth, err := f.Depth(ctx, f.queue, f.delays)
+		if err != nil {
+			return err
+		}
+		reply.Live += f.live + depth.Ready + depth.Waiting + depth.Dead
 	}
 	return nil
 }

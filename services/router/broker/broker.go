@@ -210,8 +210,8 @@ type Letters interface {
 	// these delays, in milliseconds.
 	Depth(ctx context.Context, queue string, delays []int64) (Depth, error)
 	// Browse reads the oldest n dead letters, in their order, and leaves them as
-	// they are. It returns those that are wanted.
-	Browse(ctx context.Context, queue string, n int, wanted func(*Letter) bool) ([]Letter, error)
+	// they are; with an id, the one of that message wherever it is.
+	Browse(ctx context.Context, queue string, n int, id protocol.MessageID) ([]Letter, error)
 	// Act redrives or discards the dead letters there are, or of these the one
 	// with an id, and says how many.
 	Act(ctx context.Context, queue string, a Action) (int64, error)

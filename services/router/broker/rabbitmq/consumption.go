@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -28,6 +30,7 @@ type consumption struct {
 
 	mu      sync.Mutex
 	demand  broker.Demand // with no window nothing more is taken
+	made    kind
 	topic   string
 	changed chan struct{}
 }
@@ -44,7 +47,10 @@ type session struct {
 	mu       sync.Mutex
 	settling []settling
 	wake     chan struct{}
-	tag      int // of the consumer: counts them
+	settled  map[uint64]struct{} // above lowest
+	lowest   uint64              // all up to this one are
+	tag      int                 // of the consumer: counts them
+	first    int                 // messages that come together, so that the most urgent is first
 }
 
 // settling is a message to be settled.
@@ -90,9 +96,9 @@ func (c *consumption) receive(topic string) {
 // establish makes sure that the queue is there.
 func (c *consumption) establish(ctx context.Context) error {
 	c.mu.Lock()
-	demand, topic := c.demand, c.topic
+	topic := c.topic
 	c.mu.Unlock()
-	return c.s.b.establish(ctx, c.place.names, demand, topic)
+	return c.s.b.establish(ctx, c.place.names, c.made, topic)
 }
 
 func (c *consumption) wanted() broker.Demand {
@@ -134,7 +140,7 @@ func (c *consumption) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x := &session{c: c, ch: ch, wake: make(chan struct{}, 1)}
+	x := &session{c: c, ch: ch, wake: make(chan struct{}, 1), settled: make(map[uint64]struct{})}
 	err = x.run(ctx)
 	x.gone.Store(true)
 	x.abandon()
@@ -170,10 +176,21 @@ func (x *session) run(ctx context.Context) error {
 			return cause(err)
 		case <-ctx.Done():
 			x.flush()
-			return x.ch.Close()
+			return x.end()
 		}
 	}
 }
+
+// end closes the channel. What was settled last is on its way to the queue, which
+// does not take it from a channel that is gone.
+func (x *session) end() error {
+	if x.tag > 0 && x.lowest+uint64(len(x.settled)) > 0 {
+		sleep(context.Background(), lastSettled)
+	}
+	return x.ch.Close()
+}
+
+const lastSettled = 50 * time.Millisecond
 
 // ended says why no deliveries come any more. With nothing wanted that is as it
 // should be.
@@ -200,6 +217,14 @@ func (x *session) consume() (<-chan amqp.Delivery, error) {
 		return nil, err
 	}
 	x.tag++
+	x.first = 0
+	if x.c.wanted().MaxPriority > 0 {
+		q, err := x.ch.QueueDeclarePassive(x.c.place.names.queue, true, false, false, false, nil)
+		if err != nil {
+			return nil, err
+		}
+		x.first = min(q.Messages, prefetch)
+	}
 	return x.ch.Consume(x.c.place.names.queue, x.name(), false, false, false, false, nil)
 }
 
@@ -226,6 +251,9 @@ func (x *session) change(deliveries <-chan amqp.Delivery) (<-chan amqp.Delivery,
 // deliver gives the lane a delivery, with those that have come already.
 func (x *session) deliver(d amqp.Delivery, more <-chan amqp.Delivery) {
 	batch := []delivered{d}
+	if x.first > 1 {
+		batch, more = x.together(batch, more)
+	}
 	for more != nil && len(batch) < arrivals {
 		select {
 		case d, open := <-more:
@@ -242,9 +270,30 @@ func (x *session) deliver(d amqp.Delivery, more <-chan amqp.Delivery) {
 	x.c.s.post(func() { x.c.s.arrived(x, batch) })
 }
 
-// flush settles what is to be settled. Consecutive acknowledgements from the
-// oldest on would be one, but nobody knows here which is the oldest: each is
-// its own, and the connection packs them.
+// together waits for the first messages of a queue with priorities, a moment at
+// most: they are not in order on the broker, but they are in the lane.
+func (x *session) together(batch []delivered, more <-chan amqp.Delivery) ([]delivered, <-chan amqp.Delivery) {
+	t := time.NewTimer(firstWait)
+	defer t.Stop()
+	for want := x.first; len(batch) < want && more != nil; {
+		select {
+		case d, open := <-more:
+			if !open {
+				more = nil
+				continue
+			}
+			batch = append(batch, d)
+		case <-t.C:
+			want = 0
+		}
+	}
+	x.first = 0
+	return batch, more
+}
+
+const firstWait = 500 * time.Millisecond
+
+// flush settles what is to be settled.
 func (x *session) flush() {
 	x.mu.Lock()
 	all := x.settling
@@ -253,17 +302,41 @@ func (x *session) flush() {
 	if len(all) == 0 {
 		return
 	}
-	taken := make([]bool, len(all))
-	for i, s := range all {
-		var err error
+	x.report(all, x.settleAll(all) == nil)
+}
+
+// settleAll tells the broker. All up to the oldest delivery that is not settled
+// are one acknowledgement: for quorum queues each is a command to be replicated.
+func (x *session) settleAll(all []settling) error {
+	var single []uint64
+	var errs []error
+	for _, s := range all {
 		if s.requeue {
-			err = x.ch.Reject(s.tag, true)
+			errs = append(errs, x.ch.Reject(s.tag, true))
 		} else {
-			err = x.ch.Ack(s.tag, false)
+			single = append(single, s.tag)
 		}
-		taken[i] = err == nil
+		x.settled[s.tag] = struct{}{}
 	}
-	x.report(all, taken)
+	for {
+		if _, is := x.settled[x.lowest+1]; !is {
+			break
+		}
+		x.lowest++
+		delete(x.settled, x.lowest)
+	}
+	slices.Sort(single)
+	n, found := slices.BinarySearch(single, x.lowest)
+	if found {
+		n++
+	}
+	if n > 0 {
+		errs = append(errs, x.ch.Ack(single[n-1], true))
+	}
+	for _, tag := range single[n:] {
+		errs = append(errs, x.ch.Ack(tag, false))
+	}
+	return errors.Join(errs...)
 }
 
 // abandon tells of what was not settled.
@@ -272,14 +345,16 @@ func (x *session) abandon() {
 	all := x.settling
 	x.settling = nil
 	x.mu.Unlock()
-	x.report(all, make([]bool, len(all)))
+	if len(all) > 0 {
+		x.report(all, false)
+	}
 }
 
-func (x *session) report(all []settling, taken []bool) {
+func (x *session) report(all []settling, taken bool) {
 	x.c.s.post(func() {
-		for i, s := range all {
+		for _, s := range all {
 			if s.done != nil {
-				s.done(taken[i])
+				s.done(taken)
 			}
 		}
 	})

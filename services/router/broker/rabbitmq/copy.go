@@ -68,6 +68,7 @@ func (s *store) copy(e *broker.Entry, c *copying) bool {
 			return false
 		}
 	}
+	message.Headers[headerCopy] = int64(v.ident.copy) + 1
 	if c.dead {
 		message.Headers[headerQueue] = v.place.queue
 	}

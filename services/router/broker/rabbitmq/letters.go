@@ -44,10 +44,16 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 
 // Browse reads the oldest dead letters. They are taken without being settled on
 // a channel that is closed then, so the broker has them back in their order.
-func (b *Broker) Browse(ctx context.Context, queue string, most int, wanted func(*broker.Letter) bool) (letters []broker.Letter, err error) {
+func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol.MessageID) (letters []broker.Letter, err error) {
+	one := id != (protocol.MessageID{})
+	if one {
+		most = maxLetters
+	}
 	_, err = b.read(ctx, queue, int64(most), func(_ *amqp.Channel, d *amqp.Delivery) (int64, error) {
-		if l := letterOf(d, queue); wanted(&l) {
-			letters = append(letters, l)
+		if l := letterOf(d, queue); !one || l.Message.ID == id {
+			if letters = append(letters, l); one {
+				return 0, errEnough
+			}
 		}
 		return 0, nil
 	}, func() (int64, error) { return 0, nil })
@@ -71,21 +77,62 @@ func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *
 	if err != nil {
 		return 0, b.failed("a channel could not be opened", err)
 	}
-	for range min(most, there) {
-		d, ok, err := ch.Get(n.dead, false)
-		if err != nil || !ok {
-			return settled, errors.Join(b.failed("the dead letters in "+n.dead+" could not be read", err), b.putBack(ctx, ch, n.dead, there-settled))
+	most = min(most, there)
+	deliveries, err := b.takeLetters(ch, n.dead, most)
+	for i := int64(0); i < most && err == nil; i++ {
+		var more int64
+		d, there := next(ctx, deliveries)
+		if !there {
+			break
 		}
-		more, err := f(ch, &d)
+		if more, err = f(ch, &d); errors.Is(err, errEnough) {
+			err = nil
+			break
+		}
 		settled += more
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
-		}
+	}
+	if err != nil {
+		return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
 	}
 	more, err := end()
 	settled += more
 	return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
 }
+
+// errEnough ends a read.
+var errEnough = errors.New("no more is wanted")
+
+// manyLetters is fewer than a channel can be asked for at once; more come as
+// they can.
+const manyLetters = 60_000
+
+// takeLetters has so many letters delivered.
+func (b *Broker) takeLetters(ch *amqp.Channel, queue string, n int64) (<-chan amqp.Delivery, error) {
+	if n > manyLetters {
+		n = 0
+	}
+	if err := ch.Qos(int(n), 0, false); err != nil {
+		return nil, b.failed("a channel could not be used", err)
+	}
+	deliveries, err := ch.Consume(queue, "waybill-letters", false, false, false, false, nil)
+	return deliveries, b.failed("the dead letters in "+queue+" could not be read", err)
+}
+
+// next is the next delivery, unless none comes.
+func next(ctx context.Context, deliveries <-chan amqp.Delivery) (amqp.Delivery, bool) {
+	t := time.NewTimer(nextWait)
+	defer t.Stop()
+	select {
+	case d, open := <-deliveries:
+		return d, open
+	case <-t.C: // somebody else has taken it
+	case <-ctx.Done():
+	}
+	return amqp.Delivery{}, false
+}
+
+// nextWait is longer than a letter takes that is there.
+const nextWait = 3 * time.Second
 
 // putBack gives back what was taken and not settled, and waits until the broker
 // counts it again: until then nobody else would find it.
@@ -131,87 +178,98 @@ func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64,
 	if err != nil {
 		return 0, err
 	}
-	var sending *redrive
+	var acting *acting
 	return b.read(ctx, queue, maxLetters, func(ch *amqp.Channel, d *amqp.Delivery) (int64, error) {
 		l := letterOf(d, queue)
-		if a.ID != (protocol.MessageID{}) && l.Message.ID != a.ID {
+		one := a.ID != (protocol.MessageID{})
+		if one && l.Message.ID != a.ID {
 			return 0, nil
 		}
-		if !a.Redrive {
-			if err := d.Ack(false); err != nil {
-				return 0, b.failed("a dead letter could not be discarded", err)
-			}
-			return 1, nil
-		}
-		if sending == nil {
-			if sending, err = b.newRedrive(ch, n); err != nil {
+		if acting == nil {
+			if acting, err = b.newActing(ctx, ch, n, one); err != nil {
 				return 0, err
 			}
 		}
-		return sending.add(ctx, d, &l, a.By)
-	}, func() (int64, error) { return sending.finish(ctx) })
+		return acting.add(ctx, d, &l, a)
+	}, func() (int64, error) { return acting.finish(ctx) })
 }
 
 // maxLetters is more than a queue has: what is bounded is what was there when
 // the request came.
 const maxLetters = 1 << 40
 
-// redrive publishes letters anew.
-type redrive struct {
+// acting is what is done with letters, some at a time: each time is one
+// acknowledgement.
+type acting struct {
 	b       *Broker
 	n       names
 	ch      *amqp.Channel
+	single  bool // letters between them stay
 	returns chan amqp.Return
-	sent    []sent
+	taken   []taken
 }
 
-type sent struct {
+// taken is a letter, and what says that it has been published anew.
+type taken struct {
 	d       *amqp.Delivery
 	confirm *amqp.DeferredConfirmation
 }
 
-func (b *Broker) newRedrive(ch *amqp.Channel, n names) (*redrive, error) {
+func (b *Broker) newActing(ctx context.Context, ch *amqp.Channel, n names, single bool) (*acting, error) {
 	if err := ch.Confirm(false); err != nil {
 		return nil, b.failed("a channel could not confirm", err)
 	}
-	return &redrive{b: b, n: n, ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 2*actOnce))}, nil
+	if err := b.restore(ctx, n); err != nil {
+		return nil, err
+	}
+	return &acting{b: b, n: n, ch: ch, single: single, returns: ch.NotifyReturn(make(chan amqp.Return, 2*actOnce))}, nil
 }
 
-// add publishes one letter, and says how many are settled meanwhile.
-func (r *redrive) add(ctx context.Context, d *amqp.Delivery, l *broker.Letter, by string) (int64, error) {
-	meta := broker.Meta{Queue: l.Meta.Queue, Generation: l.Meta.Generation + 1, Attempt: 1, Spans: l.Meta.Spans}
-	meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: by})
-	message, err := outward(l.Message, &meta)
-	if err != nil {
-		return 0, err
+// add takes one letter, and says how many are settled meanwhile.
+func (r *acting) add(ctx context.Context, d *amqp.Delivery, l *broker.Letter, a broker.Action) (int64, error) {
+	t := taken{d: d}
+	if a.Redrive {
+		meta := broker.Meta{Queue: l.Meta.Queue, Generation: l.Meta.Generation + 1, Attempt: 1, Spans: l.Meta.Spans}
+		meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: a.By})
+		message, err := outward(l.Message, &meta)
+		if err != nil {
+			return 0, err
+		}
+		if t.confirm, err = r.ch.PublishWithDeferredConfirm("", r.n.queue, true, false, message); err != nil {
+			return 0, r.b.failed("a dead letter could not be redriven", err)
+		}
 	}
-	confirm, err := r.ch.PublishWithDeferredConfirm("", r.n.queue, true, false, message)
-	if err != nil {
-		return 0, r.b.failed("a dead letter could not be redriven", err)
-	}
-	r.sent = append(r.sent, sent{d, confirm})
-	if len(r.sent) < actOnce {
+	r.taken = append(r.taken, t)
+	if len(r.taken) < actOnce {
 		return 0, nil
 	}
 	return r.finish(ctx)
 }
 
-// finish settles the letters whose copies the broker has.
-func (r *redrive) finish(ctx context.Context) (acked int64, err error) {
-	if r == nil {
+// finish settles the letters taken so far, of which copies that are wanted are
+// on the broker.
+func (r *acting) finish(ctx context.Context) (int64, error) {
+	if r == nil || len(r.taken) == 0 {
 		return 0, nil
 	}
-	sent := r.sent
-	r.sent = nil
-	for _, s := range sent {
-		confirmed, err := s.confirm.WaitContext(ctx)
+	all := r.taken
+	r.taken = nil
+	for _, t := range all {
+		if t.confirm == nil {
+			continue
+		}
+		confirmed, err := t.confirm.WaitContext(ctx)
 		if err != nil || !confirmed || len(r.returns) > 0 {
-			return acked, protocol.Errorf(protocol.CodeUnavailable, "dead letters of %s could not be redriven, and stay: the broker did not take them", r.n.queue)
+			return 0, protocol.Errorf(protocol.CodeUnavailable, "dead letters of %s could not be redriven, and stay: the broker did not take them", r.n.queue)
 		}
-		if err := s.d.Ack(false); err != nil {
-			return acked, r.b.failed("a dead letter was redriven and could not be taken away", err)
-		}
-		acked++
 	}
-	return acked, nil
+	if !r.single {
+		return int64(len(all)), r.b.failed("dead letters could not be taken away", all[len(all)-1].d.Ack(true))
+	}
+	for i, t := range all {
+		if err := t.d.Ack(false); err != nil {
+			return int64(i), r.b.failed("a dead letter could not be taken away", err)
+		}
+	}
+	return int64(len(all)), nil
 }

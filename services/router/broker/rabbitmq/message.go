@@ -36,6 +36,7 @@ const (
 	headerSpans      = "Waybill-Spans"
 	headerStory      = "Waybill-Story"
 	headerQueue      = "Waybill-Queue" // of a dead letter
+	headerCopy       = "Waybill-Copy"  // the how manieth copy this is
 )
 
 // maxHeaders bounds the bytes of the headers, which the broker takes in one

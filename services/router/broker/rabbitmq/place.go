@@ -5,6 +5,7 @@ package rabbitmq
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ type place struct {
 	retryAt  time.Time
 
 	demand  broker.Demand
+	made    kind // what it was declared as, if it was
 	taking  *consumption
 	holding map[int64]struct{} // delays in milliseconds
 }
@@ -42,6 +44,7 @@ const placeNote = "place/"
 
 // noted is what a note says.
 type noted struct {
+	Made    kind    `json:"made,omitzero"`
 	Holding []int64 `json:"holding,omitempty"` // ms
 }
 
@@ -65,6 +68,7 @@ func (s *store) readPlaces() {
 		if err := json.Unmarshal(value, &n); err != nil {
 			s.b.log.Warn("a note about a queue cannot be read", "queue", queue, "error", err)
 		}
+		p.made = n.Made
 		for _, ms := range n.Holding {
 			p.holding[ms] = struct{}{}
 		}
@@ -94,7 +98,7 @@ func (s *store) place(queue string) (*place, error) {
 }
 
 func (s *store) note(p *place) {
-	value, err := json.Marshal(noted{Holding: slices.Sorted(maps.Keys(p.holding))})
+	value, err := json.Marshal(noted{Made: p.made, Holding: slices.Sorted(maps.Keys(p.holding))})
 	if err == nil {
 		err = s.ledger.PutNote(s.placeKey(p.queue), value, nil)
 	}
@@ -125,16 +129,35 @@ func (s *store) ensure(p *place, f func(err error)) {
 	if len(p.waiting) > 1 {
 		return
 	}
-	demand, topic := p.demand, p.topic
+	made, topic := s.make(p), p.topic
 	s.setup.do(func(ctx context.Context) {
-		err := s.b.establish(ctx, p.names, demand, topic)
+		err := s.b.establish(ctx, p.names, made, topic)
 		s.post(func() { s.established(p, err) })
 	})
 }
 
+// make says what to declare the queue as: what it was made as, if it was. That
+// cannot be changed.
+func (s *store) make(p *place) kind {
+	if !p.made.Known {
+		p.made = kind{Known: true, FIFO: p.demand.FIFO, MaxPriority: p.demand.MaxPriority}
+		if p.made.FIFO {
+			p.made.MaxPriority = 0
+		}
+		s.note(p)
+	}
+	if most := p.demand.MaxPriority; most > 0 && !p.demand.FIFO && most != p.made.MaxPriority {
+		s.b.conflicts.tell(s.b, &ConflictError{
+			Queue: p.names.queue, Argument: argumentPriority,
+			Text: fmt.Sprintf("it was made with %d, and %d is asked for: the mesh looks some messages ahead", p.made.MaxPriority, most),
+		})
+	}
+	return p.made
+}
+
 // establish declares a queue, and binds it to its topic.
-func (b *Broker) establish(ctx context.Context, n names, d broker.Demand, topic string) error {
-	if err := b.declare(ctx, n, d); err != nil && !b.used(err) {
+func (b *Broker) establish(ctx context.Context, n names, made kind, topic string) error {
+	if err := b.declare(ctx, n, made); err != nil && !b.used(err) {
 		return err
 	}
 	if topic == "" {
@@ -163,9 +186,6 @@ func (s *store) Demand(queue string, d broker.Demand) {
 		s.b.log.Error("a queue cannot be on the broker", "queue", queue, "error", err)
 		return
 	}
-	if d.FIFO != p.demand.FIFO || d.MaxPriority != p.demand.MaxPriority {
-		p.declared = false
-	}
 	p.demand = d
 	if p.taking == nil && d.Window > 0 {
 		s.take(p)
@@ -178,7 +198,7 @@ func (s *store) Demand(queue string, d broker.Demand) {
 // take begins to consume a queue.
 func (s *store) take(p *place) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	c := &consumption{s: s, link: s.b.inbound(), place: p, cancel: cancel, demand: p.demand, topic: p.topic, changed: make(chan struct{}, 1)}
+	c := &consumption{s: s, link: s.b.inbound(), place: p, cancel: cancel, demand: p.demand, made: s.make(p), topic: p.topic, changed: make(chan struct{}, 1)}
 	p.taking = c
 	s.b.running.Go(func() { c.run(ctx) })
 }

@@ -62,11 +62,12 @@ type live struct {
 	lost    bool // the broker has it back
 }
 
-// ident names one attempt of a message: what the broker delivers twice.
+// ident names one copy of a message: what the broker delivers twice.
 type ident struct {
-	queue               string
-	id                  protocol.MessageID
-	generation, attempt uint32
+	queue      string
+	id         protocol.MessageID
+	generation uint32
+	copy       uint32 // how many the mesh has made of it before, in this generation
 }
 
 // keyEpoch is where the lane's epoch is in a key, so that no owner of the lane
@@ -263,7 +264,7 @@ func (s *store) arrive(x *session, d *delivered) {
 	m, meta, own := inward(d)
 	meta.Queue = x.c.place.queue
 	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag}
-	v.ident = ident{meta.Queue, m.ID, meta.Generation, meta.Attempt}
+	v.ident = ident{meta.Queue, m.ID, meta.Generation, number(d.Headers[headerCopy])}
 	if own && (s.idents[v.ident] != nil || s.finished.has(v.ident)) {
 		x.settle(settling{tag: v.tag})
 		return

@@ -12,7 +12,6 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
-	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // names are a queue's on the broker.
@@ -44,12 +43,21 @@ func (b *Broker) holding(n names, ms int64) (string, error) {
 // queues.
 func (b *Broker) deadExchange() string { return b.o.Prefix + ".dlx" }
 
+// kind is what a queue is made as, for good.
+type kind struct {
+	Known       bool  `json:"known,omitempty"`
+	FIFO        bool  `json:"fifo,omitempty"`
+	MaxPriority uint8 `json:"max_priority,omitempty"` // 0: it has none
+}
+
+const argumentPriority = "x-max-priority"
+
 // queueArgs are a queue's. What the broker itself may drop, because a policy of
 // the operator's says so, goes to the dead letters, and a full queue refuses.
-func (b *Broker) queueArgs(n names, d broker.Demand) amqp.Table {
+func (b *Broker) queueArgs(n names, d kind) amqp.Table {
 	args := amqp.Table{"x-dead-letter-exchange": b.deadExchange(), "x-dead-letter-routing-key": n.dead, "x-overflow": "reject-publish"}
-	if d.MaxPriority > 0 && !d.FIFO {
-		args["x-queue-type"], args["x-max-priority"] = "classic", int64(d.MaxPriority)
+	if d.MaxPriority > 0 {
+		args["x-queue-type"], args[argumentPriority] = "classic", int64(d.MaxPriority)
 		return args
 	}
 	args["x-queue-type"], args["x-dead-letter-strategy"] = "quorum", "at-least-once"
@@ -111,11 +119,23 @@ func conflict(queue string, err error) *ConflictError {
 
 // declare makes a queue and the place of its dead letters. One that is there
 // with other arguments is a ConflictError, and used.
-func (b *Broker) declare(ctx context.Context, n names, d broker.Demand) error {
+func (b *Broker) declare(ctx context.Context, n names, d kind) error {
 	if err := b.declareDead(ctx, n); err != nil {
 		return err
 	}
 	return b.declareQueue(ctx, n.queue, b.queueArgs(n, d))
+}
+
+// restore declares a queue that is not there any more.
+func (b *Broker) restore(ctx context.Context, n names) error {
+	err := b.ask(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
+		return err
+	})
+	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.NotFound {
+		return b.declare(ctx, n, kind{})
+	}
+	return b.failed("the queue "+n.queue+" could not be looked at", err)
 }
 
 // declareDead makes the place of a queue's dead letters.
