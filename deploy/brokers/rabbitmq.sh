@@ -51,7 +51,7 @@ environment() {
 	export ERL_EPMD_PORT=$epmd ERL_EPMD_ADDRESS=127.0.0.1
 	export RABBITMQ_NODENAME=waybill-$amqp@localhost RABBITMQ_DIST_PORT=$distribution
 	export RABBITMQ_MNESIA_BASE=$dir/mnesia RABBITMQ_LOG_BASE=$dir RABBITMQ_LOGS=-
-	export RABBITMQ_PID_FILE=$dir/server.pid
+	export RABBITMQ_PID_FILE=$dir/server.pid ERL_CRASH_DUMP=$dir/crash.dump
 	export RABBITMQ_CONFIG_FILE=$dir/rabbitmq.conf RABBITMQ_ADVANCED_CONFIG_FILE=$dir/advanced.config
 	export RABBITMQ_CONF_ENV_FILE=$dir/rabbitmq-env.conf RABBITMQ_ENABLED_PLUGINS_FILE=$dir/enabled_plugins
 	export RABBITMQ_GENERATED_CONFIG_DIR=$dir/config RABBITMQ_PLUGINS_EXPAND_DIR=$dir/plugins

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // Step asks for a part of something that is done to messages of a ledger: those
@@ -113,24 +114,31 @@ type Target struct {
 	All                                bool
 }
 
+// Within says whether a queue is one of those that are named: the queue itself,
+// one that receives the topic, one of the execution. With none every queue is.
+func Within(name, queue, topic, execution string) bool {
+	return (queue == "" || name == queue) && (topic == "" || scope.SubscribedTopic(name) == topic) && InExecution(name, execution)
+}
+
 // maxBy bounds the name of who asks, which goes into the story of each message.
 const maxBy = 128
 
 // Step is the first step of an action on the target. known is false for an id
 // that no message can have, which is no error; INVALID_ARGS unless exactly one
-// thing is said.
+// thing is said, or a message and whose queue it is in.
 func (t Target) Step(action, by string, limit int) (first Step, known bool, err error) {
 	if len(by) > maxBy || !utf8.ValidString(by) {
 		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "by has %d bytes: it takes a name of at most %d", len(by), maxBy)
 	}
 	said := 0
-	for _, is := range []bool{t.MessageID != "", t.Queue != "", t.Topic != "", t.Execution != "", t.All} {
+	inQueue := t.MessageID != "" && (t.Queue != "" || t.Topic != "")
+	for _, is := range []bool{t.MessageID != "" && !inQueue, t.Queue != "", t.Topic != "", t.Execution != "", t.All} {
 		if is {
 			said++
 		}
 	}
 	if said != 1 {
-		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue, topic and all (of what waits also execution)", action)
+		return Step{}, false, protocol.Errorf(protocol.CodeInvalidArgs, "say what to %s: exactly one of message_id, queue, topic and all (of what waits also execution); a message_id may go with a queue or a topic that it is of", action)
 	}
 	first = Step{Action: action, By: by, Queue: t.Queue, Topic: t.Topic, Execution: t.Execution, Limit: limit}
 	if t.MessageID != "" {

@@ -25,6 +25,12 @@ type Head struct {
 
 func (h *Head) head() *Head { return h }
 
+// Rest are the fields of the record that its type does not have.
+func (h *Head) Rest() map[string]json.RawMessage { return h.unknown }
+
+// SetRest has the record written with these fields beside those of its type.
+func (h *Head) SetRest(fields map[string]json.RawMessage) { h.unknown = fields }
+
 // Record is a pointer to a struct that embeds Head.
 type Record interface{ head() *Head }
 

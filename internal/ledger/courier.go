@@ -14,7 +14,7 @@ type outbox struct {
 	base   uint64 // all below are done
 	slots  []*Entry
 	next   uint64 // the next number to look at
-	flying int    // batches under way
+	flying bool   // a batch is under way: the next would overtake it
 	pause  time.Time
 	wait   backoff
 	most   int // items of a batch; 0: offerItems
@@ -32,7 +32,6 @@ const (
 const (
 	offerBytes = 1 << 20 // of a batch
 	offerItems = 4096    // of a batch
-	offersOnce = 4       // batches under way to one ledger
 )
 
 // post puts a decided entry into its outbox. They come in order of number.
@@ -83,21 +82,22 @@ func (l *Ledger) dropOut(e *Entry) {
 	}
 }
 
-// courier offers what waits, and says when to try again.
+// courier offers what waits, and says when to try again. What goes to one ledger
+// arrives there in the order it was decided, which is that of due times: a FIFO
+// queue's messages that were put off come back as they were published.
 func (l *Ledger) courier(now time.Time) (wake time.Time) {
 	if l.closing {
 		return wake
 	}
 	for _, b := range l.outbox {
-		for b.flying < offersOnce {
-			if b.pause.After(now) {
-				wake = sooner(wake, b.pause)
-				break
-			}
-			items := b.take(min(offerBytes, l.store.maxFrame()))
-			if len(items) == 0 {
-				break
-			}
+		if b.flying {
+			continue
+		}
+		if b.pause.After(now) {
+			wake = sooner(wake, b.pause)
+			continue
+		}
+		if items := b.take(min(offerBytes, l.store.maxFrame())); len(items) > 0 {
 			l.offer(b, items)
 		}
 	}
@@ -127,7 +127,7 @@ func (b *outbox) take(most int) (items []*Entry) {
 
 // offer hands over a batch. What is not in memory is read first.
 func (l *Ledger) offer(b *outbox, items []*Entry) {
-	b.flying++
+	b.flying = true
 	letter := l.pack(b, items)
 	l.env.spawn(func(ctx context.Context) func() {
 		answer, err := letter.send(ctx)
@@ -238,7 +238,7 @@ func (t *letter) length() int {
 
 // offered takes the other ledger's answer to a batch.
 func (l *Ledger) offered(b *outbox, items []*Entry, a answer, err error) {
-	b.flying--
+	b.flying = false
 	if l.closed {
 		return
 	}

@@ -39,13 +39,24 @@ func queuesOf(p protocol.QueuesPage) part[protocol.QueueInfo] {
 
 // AllQueues are all queues, or with execution those of it.
 func AllQueues(ctx context.Context, nc *nats.Conn, execution string) ([]protocol.QueueInfo, error) {
+	return allPages(ctx, nc, protocol.QueuesRequest{Execution: execution}, nil)
+}
+
+// allPages are the queues that q asks for, up to the first that wanted, if it is
+// given, is false for.
+func allPages(ctx context.Context, nc *nats.Conn, q protocol.QueuesRequest, wanted func(*protocol.QueueInfo) bool) ([]protocol.QueueInfo, error) {
 	all := []protocol.QueueInfo{}
-	for q := (protocol.QueuesRequest{Execution: execution}); ; {
+	for {
 		page, err := Queues(ctx, nc, q)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, page.Queues...)
+		for i := range page.Queues {
+			if wanted != nil && !wanted(&page.Queues[i]) {
+				return all, nil
+			}
+			all = append(all, page.Queues[i])
+		}
 		if !page.More || len(page.Queues) == 0 {
 			return all, nil
 		}

@@ -11,7 +11,7 @@ import (
 
 // receive takes what arrives for any of the client's workers, and never waits.
 func (p *presence) receive(msg *nats.Msg) {
-	last := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
+	last := lastToken(msg.Subject)
 	if last == protocol.DeliverFrames {
 		p.receiveFrame(msg)
 		return
@@ -22,6 +22,8 @@ func (p *presence) receive(msg *nats.Msg) {
 	}
 	p.nobody(msg.Reply)
 }
+
+func lastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
 // receiveFrame takes the deliveries of a frame.
 func (p *presence) receiveFrame(msg *nats.Msg) {

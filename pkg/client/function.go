@@ -26,6 +26,7 @@ type Function struct {
 	handler FunctionHandler
 	pool    *pool[*functionCall]
 	sub     *nats.Subscription
+	jobs    *Worker // of named queues
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -39,7 +40,9 @@ type functionCall struct {
 }
 
 // Handle serves a function, and returns once it can be called. Clients that
-// serve the same function share its calls.
+// serve the same function share its calls, and its jobs: those that named queues
+// keep for it (Enqueue). A job's handler settles it as a Handler does, and finds
+// what it is a delivery of with JobOf.
 func (c *Client) Handle(ctx context.Context, namespace, id string, h FunctionHandler, opts ...HandleOption) (*Function, error) {
 	if h == nil {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "the handler is nil")
@@ -57,6 +60,7 @@ func (c *Client) Handle(ctx context.Context, namespace, id string, h FunctionHan
 	f := &Function{c: c, spec: protocol.FunctionSpec{Namespace: namespace, ID: id}, handler: h}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.pool = newPool(&c.crew, o.concurrency, f.run)
+	f.takeJobs(o.concurrency)
 	if err := f.start(ctx, subject); err != nil {
 		return nil, errors.Join(err, f.drain(ctx))
 	}
@@ -163,9 +167,9 @@ func oneLine(s string) string {
 // within the client's drain window (or until ctx ends), then they are
 // cancelled. Stopping again returns the same.
 func (f *Function) Stop(ctx context.Context) error {
-	err := f.drain(ctx)
+	f.jobs.draining.Store(true)
 	f.c.presence.removeFunction(ctx, f)
-	return err
+	return f.drain(ctx)
 }
 
 func (f *Function) drain(ctx context.Context) error {
@@ -174,7 +178,13 @@ func (f *Function) drain(ctx context.Context) error {
 			drainSubscription(ctx, f.sub)
 		}
 		f.pool.close()
-		f.drainErr = f.finish(ctx)
+		var jobs sync.WaitGroup
+		var jobsErr error
+		jobs.Go(func() { jobsErr = f.jobs.drain(ctx) })
+		err := f.finish(ctx)
+		jobs.Wait()
+		f.drainErr = errors.Join(err, jobsErr)
+		f.c.presence.forgetJobs(f)
 	})
 	return f.drainErr
 }

@@ -16,6 +16,7 @@ import (
 // Destination is where a message goes.
 type Destination struct {
 	subject string
+	job     protocol.FunctionSpec // that it is for
 	err     error
 }
 
@@ -61,6 +62,9 @@ type Message struct {
 	// Priority is handled first the higher it is, in a queue with priorities
 	// (MaxPriority).
 	Priority uint8
+	// JobReceipt is the publisher's own name for a job, delivered with it; at most
+	// protocol.MaxReceipt bytes.
+	JobReceipt string
 }
 
 // PublishOption adds to a message.
@@ -128,6 +132,9 @@ func (m *Message) encode(ctx context.Context) (*nats.Msg, error) {
 			return nil, protocol.Errorf(protocol.CodeLimitExceeded, "the dedup id has %d bytes, more than %d: send a hash of it", len(m.DedupID), protocol.MaxDedupID)
 		}
 		setHeader(msg, protocol.HeaderDedup, m.DedupID)
+	}
+	if err := m.addressJob(msg); err != nil {
+		return nil, err
 	}
 	if err := m.schedule(msg); err != nil {
 		return nil, err

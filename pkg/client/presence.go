@@ -200,6 +200,16 @@ func (p *presence) removeFunction(ctx context.Context, f *Function) {
 	p.remove(ctx, func() { p.functions = slices.DeleteFunc(p.functions, func(o *Function) bool { return o == f }) })
 }
 
+// forgetJobs has deliveries of a function's jobs come again elsewhere.
+func (p *presence) forgetJobs(f *Function) {
+	id := f.jobs.ID()
+	p.locked(func() {
+		if p.subscriptions[id] == f.jobs { // and not another's of the same name
+			delete(p.subscriptions, id)
+		}
+	})
+}
+
 func (p *presence) remove(ctx context.Context, remove func()) {
 	before := p.size()
 	p.locked(remove)
@@ -377,15 +387,17 @@ func (p *presence) hello(ctx context.Context, one any, others int) error {
 type declaration struct {
 	hello   protocol.Hello
 	workers map[string]*Worker // by ref
-	all     []any
+	// functions by their names
+	functions map[protocol.FunctionSpec]*Function
+	all       []any
 }
 
 func (p *presence) declaration(one any, others int) *declaration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.revision++
-	d := &declaration{workers: make(map[string]*Worker, len(p.workers)), hello: protocol.Hello{
-		WorkerID: p.id, Name: p.c.name, Namespace: p.c.namespace, SDK: sdk, Revision: p.revision, Frames: true,
+	d := &declaration{workers: make(map[string]*Worker, len(p.workers)), functions: make(map[protocol.FunctionSpec]*Function), hello: protocol.Hello{
+		WorkerID: p.id, Name: p.c.name, Namespace: p.c.namespace, SDK: sdk, Revision: p.revision, Frames: true, Jobs: !p.closed,
 		Outcomes: []protocol.Outcome{protocol.Acknowledged, protocol.Failed, protocol.Rejected, protocol.Cancelled},
 	}}
 	others = min(others, mostTogether-(len(p.workers)+len(p.functions)-len(p.fresh))-1)
@@ -405,7 +417,8 @@ func (p *presence) declaration(one any, others int) *declaration {
 	}
 	for _, f := range p.functions {
 		if included(f) {
-			d.hello.Functions = append(d.hello.Functions, f.spec)
+			d.hello.Functions = append(d.hello.Functions, f.current())
+			d.functions[f.spec] = f
 			d.all = append(d.all, f)
 		}
 	}
@@ -424,6 +437,13 @@ func (p *presence) apply(ctx context.Context, d *declaration, r *protocol.Regist
 	for i := range r.Subscriptions {
 		if w := d.workers[r.Subscriptions[i].Ref]; w != nil {
 			if err := w.attach(&r.Subscriptions[i], r.Deliver != ""); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range r.Functions {
+		if f := d.functions[r.Functions[i].FunctionSpec]; f != nil {
+			if err := f.attach(&r.Functions[i], r.Deliver != ""); err != nil {
 				return err
 			}
 		}
@@ -565,6 +585,9 @@ func (p *presence) close(ctx context.Context) error {
 	}
 	for _, w := range workers {
 		w.draining.Store(true)
+	}
+	for _, f := range functions {
+		f.jobs.draining.Store(true)
 	}
 	p.announceDrain(ctx)
 	err := drainAll(ctx, workers, functions)

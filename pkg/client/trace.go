@@ -80,6 +80,9 @@ func (d Destination) place() *tracing.Place {
 	if topic, ok := strings.CutPrefix(d.subject, protocol.SubjectPublishTopic); ok {
 		return tracing.PlaceOf(scope.TopicPrefix + topic)
 	}
+	if queue, ok := strings.CutPrefix(d.subject, protocol.SubjectPublishJob); ok {
+		return tracing.PlaceOf(scope.JobsQueue(queue))
+	}
 	execution, route, _ := strings.Cut(strings.TrimPrefix(d.subject, protocol.SubjectPublishQueue), ".")
 	return tracing.PlaceOf(scope.ScopedName(execution, route))
 }

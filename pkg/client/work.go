@@ -30,6 +30,7 @@ type Worker struct {
 	// one alone thousands would wait for their place. Cancelled at shutdown.
 	parents  []context.Context
 	declined []context.Context // the same, for messages that are not sampled
+	function string            // whose jobs these are; empty: none's
 	turn     atomic.Uint32
 	cancel   context.CancelCauseFunc
 
@@ -59,19 +60,25 @@ func (c *Client) Work(ctx context.Context, execution, route string, h Handler, o
 
 // subscribe declares a subscription and returns when the mesh has taken it.
 func (c *Client) subscribe(ctx context.Context, spec protocol.SubscriptionSpec, h Handler) (*Worker, error) {
-	w := &Worker{c: c, ref: c.presence.nextRef(), spec: spec, handler: h, ready: newGate()}
+	w := c.newWorker(spec, h)
 	w.place = tracing.PlaceOf(w.source())
+	w.ref = c.presence.nextRef()
 	w.spec.Ref = w.ref
-	w.parents, w.cancel = parents(*spec.Concurrency)
-	for _, ctx := range w.parents {
-		w.declined = append(w.declined, tracing.Decline(ctx))
-	}
-	w.pool = newPool(&c.crew, *spec.Concurrency, w.run)
 	if err := c.presence.addWorker(ctx, w); err != nil {
 		w.draining.Store(true)
 		return nil, errors.Join(err, w.drain(ctx))
 	}
 	return w, nil
+}
+
+func (c *Client) newWorker(spec protocol.SubscriptionSpec, h Handler) *Worker {
+	w := &Worker{c: c, spec: spec, handler: h, ready: newGate()}
+	w.parents, w.cancel = parents(*spec.Concurrency)
+	for _, ctx := range w.parents {
+		w.declined = append(w.declined, tracing.Decline(ctx))
+	}
+	w.pool = newPool(&c.crew, *spec.Concurrency, w.run)
+	return w
 }
 
 // parents are enough contexts for so many handlers, and what cancels them all.
@@ -265,7 +272,7 @@ func (w *Worker) watch(ctx context.Context, d *Delivery) (done func()) {
 	left := time.Until(d.deadline)
 	t := time.AfterFunc(left-d.limit/5, func() {
 		w.about(ctx, d).WarnContext(ctx, "a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
-			"execution", d.Execution, "route", d.Route, "topic", d.Topic, "limit", d.limit)
+			"of", w.source(), "limit", d.limit)
 		time.AfterFunc(time.Until(d.deadline), func() { w.uncount(d, true) })
 	})
 	return func() { t.Stop() }
@@ -324,7 +331,7 @@ func (w *Worker) finish(ctx context.Context) error {
 	if w.spec.Type == protocol.TypeFIFO {
 		// Handed back, they would run twice at once.
 		return protocol.Errorf(protocol.CodeTimeout, "%d handlers of %s run on although their context is cancelled; what follows them in their groups waits until they return, or the program ends",
-			len(held), scope.ScopedName(w.spec.Execution, w.spec.Route))
+			len(held), w.source())
 	}
 	for _, j := range held {
 		w.c.presence.settle(j, handedBack(errShutdown.Error()))
@@ -335,6 +342,9 @@ func (w *Worker) finish(ctx context.Context) error {
 
 // source is where its deliveries come from, for people.
 func (w *Worker) source() string {
+	if w.function != "" {
+		return w.function
+	}
 	if w.spec.Topic != "" {
 		return scope.TopicPrefix + w.spec.Topic
 	}

@@ -9,10 +9,12 @@ type DeadListRequest struct {
 	Topic  string `json:"topic,omitempty"`
 	Offset int    `json:"offset,omitempty"`
 	Limit  int    `json:"limit,omitempty"` // default 50, at most 1,000
+	// Payloads asks for the letters' payloads too.
+	Payloads bool `json:"payloads,omitempty"`
 }
 
-// DeadPage answers DeadListRequest. Payloads and headers are left out: show
-// has them. Letters may be fewer than Limit, so that a page stays below 1 MiB:
+// DeadPage answers DeadListRequest. Headers, and payloads that were not asked
+// for, are left out: show has them. Letters may be fewer than Limit, so that a page stays below 1 MiB:
 // the next one begins at Offset + len(Letters).
 type DeadPage struct {
 	Letters []DeadLetter `json:"letters"`
@@ -69,8 +71,8 @@ type DeadPresentReply struct {
 }
 
 // DeadActRequest redrives or discards: one message, the dead letters of a
-// queue, those of all that subscribe to a topic, or all. Exactly one of the fields is set. What arrives after the
-// request is not touched.
+// queue, those of all that subscribe to a topic, or all. Exactly one of the fields is set, except that a message may
+// be one of a queue or of a topic's subscribers alone. What arrives after the request is not touched.
 type DeadActRequest struct {
 	MessageID string `json:"message_id,omitempty"`
 	Queue     string `json:"queue,omitempty"`

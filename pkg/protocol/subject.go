@@ -73,6 +73,10 @@ const (
 	SubjectSettings       = Prefix + "registry.settings"        // Empty → Settings
 	SubjectSettingsChange = Prefix + "registry.settings.change" // SettingsChange → Settings
 
+	SubjectConfig        = Prefix + "registry.config"         // ConfigRequest → StoredConfig
+	SubjectConfigEdit    = Prefix + "registry.config.change"  // ConfigEdit → ConfigEdited
+	SubjectConfigHistory = Prefix + "registry.config.history" // ConfigHistoryRequest → ConfigHistory
+
 	SubjectDefine      = Prefix + "registry.define"       // DefineRequest → DefineReply
 	SubjectDefinitions = Prefix + "registry.definitions"  // DefinitionsRequest → DefinitionsPage
 	SubjectQueueRemove = Prefix + "registry.queue.remove" // QueueRemoveRequest → QueueRemoved
@@ -111,12 +115,16 @@ const (
 	// FunctionEnqueue: a publish passed on to the router that owns the lane,
 	// with the publisher's own reply subject; and by <lane>.follow: a
 	// WorkerChanged that is answered, with Empty, once the lane delivers as the
-	// record says and has stored what is to outlive it; and by <lane>.owner, which
-	// that router answers with nothing.
+	// record says and has stored what is to outlive it; and by <lane>.owner
+	// (VerbOwner), which that router answers with nothing.
 	SubjectLane = Prefix + "lane."
+	VerbOwner   = "owner"
 	// VerbClose follows SubjectLane, SubjectWaitingLedger and SubjectDeadLedger
 	// with a ledger: CloseRequest → CloseReply of its owner.
 	VerbClose = "close"
+	// VerbConfigure follows SubjectLane with a lane: Settings, answered with Empty
+	// once the lane does as they say.
+	VerbConfigure = "configure"
 	// VerbDefine follows SubjectLane with a lane: LaneDefinition → LaneDefined.
 	VerbDefine = "define"
 	// VerbForget follows SubjectLane with a lane: ForgetRequest → ForgetReply.

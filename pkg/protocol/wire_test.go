@@ -48,8 +48,13 @@ var documents = []any{
 	protocol.Webhook{}, protocol.WebhookRequest{}, protocol.WebhookRotateRequest{}, protocol.WebhookSecret{}, protocol.WebhookSetRequest{}, protocol.WebhookSpec{},
 	protocol.QueueDefinition{}, protocol.EnqueueRequest{}, protocol.EnqueueReply{}, protocol.DefineRequest{}, protocol.DefineReply{}, protocol.QueueRemoveRequest{},
 	protocol.QueueRemoved{}, protocol.DefinitionsRequest{}, protocol.DefinitionsPage{}, protocol.DefinedQueue{}, protocol.ConfigChanged{}, protocol.LaneDefinition{},
-	protocol.LaneDefined{}, protocol.UnservedFunction{}, protocol.ServedFunction{},
+	protocol.LaneDefined{}, protocol.UnservedFunction{}, protocol.ServedFunction{}, protocol.DeclaredFunction{},
 	protocol.WebhooksPage{}, protocol.WebhooksRequest{},
+	protocol.TargetRequest{}, protocol.DataRequest{}, protocol.RedriveReply{}, protocol.MessageRequest{}, protocol.MessageReply{}, protocol.TopicSummary{}, protocol.TopicStats{},
+	protocol.DeadTopicsRequest{}, protocol.DeadTopic{}, protocol.DeadMessagesRequest{}, protocol.DeadMessage{}, protocol.FunctionInfoRequest{}, protocol.FunctionDetail{},
+	protocol.WorkersListRequest{}, protocol.WorkersList{}, protocol.ListedWorker{}, protocol.WorkerName{}, protocol.WorkersEvent{}, protocol.FunctionsEvent{},
+	protocol.Config{}, protocol.Adapter{}, protocol.ConfigRequest{}, protocol.StoredConfig{}, protocol.ConfigRevision{}, protocol.ConfigDifference{}, protocol.ConfigEdit{}, protocol.ConfigEdited{},
+	protocol.ConfigHistoryRequest{}, protocol.ConfigHistory{},
 }
 
 // nameOf is a document's name in file names: publish_ack for PublishAck.

@@ -18,7 +18,7 @@ type Hello struct {
 	Revision      uint64             `json:"revision"` // counts the worker's declarations
 	Outcomes      []Outcome          `json:"outcomes,omitempty"`
 	Subscriptions []SubscriptionSpec `json:"subscriptions,omitempty"`
-	Functions     []FunctionSpec     `json:"functions,omitempty"`
+	Functions     []DeclaredFunction `json:"functions,omitempty"`
 	// Frames says that the worker takes several deliveries in one message
 	// (package frame), and subscribes to Registered.Deliver.
 	Frames bool `json:"frames,omitempty"`
@@ -94,15 +94,23 @@ type SubscriptionSpec struct {
 	Draining bool `json:"draining,omitempty"`
 }
 
-// FunctionSpec is a function the worker serves.
+// FunctionSpec names a function.
 type FunctionSpec struct {
 	Namespace string `json:"namespace"`
 	ID        string `json:"id"`
 }
 
+// DeclaredFunction is a function that a worker says it serves.
+type DeclaredFunction struct {
+	FunctionSpec
+	// Concurrency is how many jobs for it the worker takes at once; 0: as many as
+	// their queues allow.
+	Concurrency int `json:"concurrency,omitempty"`
+}
+
 // ServedFunction is a function of a worker as the registry knows it.
 type ServedFunction struct {
-	FunctionSpec
+	DeclaredFunction
 	// Deliver is the subject that jobs for it arrive on; empty: the worker takes
 	// none.
 	Deliver string `json:"deliver,omitempty"`

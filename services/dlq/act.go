@@ -38,6 +38,9 @@ func (d *drawer) act(s books.Step, by trace.SpanContext, answer func(books.StepD
 // redriven: they stay, and are counted refused.
 func (d *drawer) pick(s books.Step) (letters []*letter, refused int64, more bool) {
 	stays := func(l *letter) bool {
+		if s.ID != uuid.Nil && !books.Within(l.entry.Queue.Name, s.Queue, s.Topic, "") {
+			return true
+		}
 		if s.Action != redrive || d.closed.Refuses(l.entry.Queue.Name) == nil {
 			return false
 		}

@@ -50,7 +50,7 @@ func (s *Service) list(ctx context.Context, q protocol.DeadListRequest) (protoco
 	if err != nil {
 		return protocol.DeadPage{}, err
 	}
-	letters, err := s.letters(ctx, places)
+	letters, err := s.letters(ctx, places, q.Payloads)
 	return protocol.DeadPage{Letters: letters, Total: total}, err
 }
 
@@ -128,7 +128,7 @@ func bounds(replies []headsReply) (first, last int64) {
 
 // letters reads what is at places, in their order: fewer when the page is full,
 // and without those that have gone meanwhile.
-func (s *Service) letters(ctx context.Context, places []place) ([]protocol.DeadLetter, error) {
+func (s *Service) letters(ctx context.Context, places []place, payloads bool) ([]protocol.DeadLetter, error) {
 	keys := make([][]ledger.Key, s.host.Total())
 	for _, p := range places {
 		if p.far == nil {
@@ -142,7 +142,7 @@ func (s *Service) letters(ctx context.Context, places []place) ([]protocol.DeadL
 			continue
 		}
 		group.Go(func() (err error) {
-			read[i], err = books.Put(ctx, s.host, s.host.Name(i), askRead, readRequest{Keys: keys[i]})
+			read[i], err = books.Put(ctx, s.host, s.host.Name(i), askRead, readRequest{Keys: keys[i], Payloads: payloads})
 			return err
 		})
 	}

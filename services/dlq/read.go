@@ -40,8 +40,8 @@ func (d *drawer) load(letters []*letter, got func(l *letter, m *ledger.Message, 
 
 // read reads the first of the keys, as many as are read at once, and answers
 // one letter each, nil for one that is gone.
-func (d *drawer) read(keys []ledger.Key, answer func([]*protocol.DeadLetter)) {
-	keys, there := d.atOnce(keys)
+func (d *drawer) read(q readRequest, answer func([]*protocol.DeadLetter)) {
+	keys, there := d.atOnce(q.Keys)
 	read := make(map[ledger.Key]*protocol.DeadLetter, len(there))
 	left := len(there)
 	reply := func() {
@@ -56,7 +56,7 @@ func (d *drawer) read(keys []ledger.Key, answer func([]*protocol.DeadLetter)) {
 		return
 	}
 	d.load(there, func(l *letter, m *ledger.Message, meta ledger.Meta, err error) {
-		read[l.entry.Key] = listed(l, m, meta, err)
+		read[l.entry.Key] = listed(l, m, meta, q.Payloads, err)
 		left--
 		if left == 0 {
 			reply()
@@ -84,7 +84,7 @@ func (d *drawer) atOnce(keys []ledger.Key) (first []ledger.Key, there []*letter)
 
 // listed is a letter as a list shows it. One that cannot be read is shown with
 // the reason: it must not hide the others.
-func listed(l *letter, m *ledger.Message, meta ledger.Meta, err error) *protocol.DeadLetter {
+func listed(l *letter, m *ledger.Message, meta ledger.Meta, payload bool, err error) *protocol.DeadLetter {
 	if m == nil && err == nil {
 		return nil
 	}
@@ -92,7 +92,11 @@ func listed(l *letter, m *ledger.Message, meta ledger.Meta, err error) *protocol
 		m = &ledger.Message{}
 		meta.Error = "this letter cannot be read from the log: " + err.Error()
 	}
-	return describe(l, m, meta)
+	letter := describe(l, m, meta)
+	if payload {
+		letter.Payload = m.Body
+	}
+	return letter
 }
 
 func describe(l *letter, m *ledger.Message, meta ledger.Meta) *protocol.DeadLetter {
@@ -127,13 +131,13 @@ func instant(ns int64) time.Time {
 // readPage reads letters until the keys or pageBytes end.
 func readPage(ctx context.Context, book *books.Book[*drawer], q readRequest) (readReply, error) {
 	reply := readReply{Letters: []*protocol.DeadLetter{}}
-	room, keys := pageBytes, q.Keys
-	for len(keys) > 0 {
-		letters, err := books.Await(ctx, book, func(d *drawer, answer func([]*protocol.DeadLetter)) { d.read(keys, answer) })
+	room := pageBytes
+	for len(q.Keys) > 0 {
+		letters, err := books.Await(ctx, book, func(d *drawer, answer func([]*protocol.DeadLetter)) { d.read(q, answer) })
 		if err != nil {
 			return reply, err
 		}
-		keys = keys[len(letters):]
+		q.Keys = q.Keys[len(letters):]
 		for _, letter := range letters {
 			if room -= sizeOf(letter); room < 0 && len(reply.Letters) > 0 {
 				return reply, nil

@@ -326,7 +326,7 @@ func TestLettersOfOneMessage(t *testing.T) {
 func TestRefusesUnclearRequests(t *testing.T) {
 	m := running(t)
 	m.Hand(dead(queueOf(1), 0))
-	for _, q := range []protocol.DeadActRequest{{}, {Queue: queueOf(1), All: true}, {MessageID: "x", Queue: "y"}} {
+	for _, q := range []protocol.DeadActRequest{{}, {Queue: queueOf(1), All: true}, {MessageID: "x", Queue: "y", Topic: "z"}} {
 		for _, subject := range []string{protocol.SubjectDeadRedrive, protocol.SubjectDeadDiscard} {
 			_, err := mesh.Request[protocol.DeadActReply](bookstest.Context(t), m.Conn, subject, q)
 			if protocol.CodeOf(err) != protocol.CodeInvalidArgs {

@@ -42,9 +42,11 @@ type head struct {
 	ID       protocol.MessageID `json:"id"`
 }
 
-// readRequest asks for letters by key, without headers and payload.
+// readRequest asks for letters by key, without headers, and with payloads if it
+// says so.
 type readRequest struct {
-	Keys []ledger.Key `json:"keys"`
+	Keys     []ledger.Key `json:"keys"`
+	Payloads bool         `json:"payloads,omitempty"`
 }
 
 // readReply has the letters in the order of the keys, and none for one that is

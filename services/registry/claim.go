@@ -159,7 +159,7 @@ func (s *Service) keptUntil(doc *claimDoc) time.Time {
 	if back := s.alive.nobody(); back.After(left) {
 		left = back
 	}
-	settings := s.settings.get()
+	settings := s.configuration.settings()
 	return left.Add(settings.ObserverGrace())
 }
 
@@ -177,7 +177,7 @@ func (s *Service) answers(ctx context.Context, worker string) bool {
 
 // conflict says who has the id, and until when.
 func (s *Service) conflict(sub *protocol.Subscription, doc *claimDoc) error {
-	settings := s.settings.get()
+	settings := s.configuration.settings()
 	how := fmt.Sprintf("it has it since %s, and keeps it as long as it is there and for %v after",
 		doc.Since.Format(time.RFC3339), settings.ObserverGrace())
 	if doc.Worker == "" {

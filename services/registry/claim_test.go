@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -14,7 +15,7 @@ import (
 )
 
 func grace(ms int64) registry.Options {
-	return registry.Options{Settings: protocol.SettingsChange{Observers: protocol.ObserverSettingsChange{ObserverGraceMs: &ms}}}
+	return registry.Options{Config: registry.ConfigOptions{Change: config.SettingsDocument(protocol.SettingsChange{Observers: protocol.ObserverSettingsChange{ObserverGraceMs: &ms}})}}
 }
 
 func named(worker, name, namespace string) protocol.Hello {

@@ -99,8 +99,11 @@ func checkWorker(h *protocol.Hello) error {
 			len(h.Subscriptions), len(h.Functions), maxDeclared)
 	}
 	for _, f := range h.Functions {
-		if err := checkFunction(f); err != nil {
+		if err := checkFunction(f.FunctionSpec); err != nil {
 			return err
+		}
+		if f.Concurrency < 0 || f.Concurrency > protocol.MaxConcurrency {
+			return protocol.Errorf(protocol.CodeInvalidArgs, "concurrency of the function %s is %d: it is from 1 to %d, or left out for as many as the queues of its jobs allow", f.ID, f.Concurrency, protocol.MaxConcurrency)
 		}
 	}
 	return nil
@@ -111,11 +114,11 @@ func serve(h *protocol.Hello) []protocol.ServedFunction {
 	var served []protocol.ServedFunction
 	known := make(map[protocol.FunctionSpec]bool, len(h.Functions))
 	for _, f := range h.Functions {
-		if known[f] {
+		if known[f.FunctionSpec] {
 			continue
 		}
-		known[f] = true
-		one := protocol.ServedFunction{FunctionSpec: f}
+		known[f.FunctionSpec] = true
+		one := protocol.ServedFunction{DeclaredFunction: f}
 		if h.Jobs {
 			one.Deliver = deliverSubject(h, subscriptionID(h.WorkerID, functionRef+f.Namespace+"\x00"+f.ID))
 		}
@@ -128,8 +131,8 @@ func serve(h *protocol.Hello) []protocol.ServedFunction {
 const functionRef = "function\x00"
 
 func checkFunction(f protocol.FunctionSpec) error {
-	if f.ID == protocol.FunctionOnMessage {
-		return protocol.Errorf(protocol.CodeForbidden, "%s is the mesh's own function: observe it, and serve one of another name", f.ID)
+	if ownWorker(f) != "" {
+		return protocol.Errorf(protocol.CodeForbidden, "%s in namespace %s is the mesh's own function: serve one of another name", f.ID, f.Namespace)
 	}
 	if err := scope.CheckNamespace(f.Namespace); err != nil {
 		return err

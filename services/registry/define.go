@@ -2,10 +2,10 @@ package registry
 
 import (
 	"context"
-	"errors"
-	"maps"
+	"encoding/json"
 	"strings"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -25,12 +25,43 @@ func (s *Service) define(ctx context.Context, q protocol.DefineRequest) (protoco
 	if err != nil {
 		return protocol.DefineReply{}, err
 	}
-	edit, err := s.editDefinitions(ctx, q.Queue, &wanted)
+	given, err := config.ParseDocument(orEmpty(q.Config))
 	if err != nil {
 		return protocol.DefineReply{}, err
 	}
-	_, err = s.redefine(ctx, protocol.LaneDefinition{Queue: q.Queue, Config: &wanted, Revision: edit.revision})
-	return protocol.DefineReply{Queue: q.Queue, Changed: edit.changed, Revision: edit.revision, Warnings: wanted.Warnings()}, err
+	edit, err := s.editConfig(ctx, configEdit{by: "define", change: func(now *configState) (config.Document, error) {
+		if sameDefinition(definitionOf(now.config(), q.Queue), &wanted) {
+			return now.doc.set, nil
+		}
+		return redefined(now.doc.set, q.Queue, config.Document{}.Merge(given)), nil
+	}})
+	if err != nil {
+		return protocol.DefineReply{}, err
+	}
+	if len(edit.differences) == 0 { // the queue may still be on its way to the lane
+		_, err = s.redefine(ctx, protocol.LaneDefinition{Queue: q.Queue, Config: &wanted, Revision: edit.after.doc.revision})
+	}
+	return protocol.DefineReply{
+		Queue: q.Queue, Changed: len(edit.differences) > 0, Revision: edit.after.doc.revision, Warnings: wanted.Warnings(),
+	}, err
+}
+
+func orEmpty(object json.RawMessage) json.RawMessage {
+	if len(object) == 0 {
+		return json.RawMessage("{}")
+	}
+	return object
+}
+
+// redefined is a document with another definition of a queue; nil takes it out.
+func redefined(set config.Document, queue string, definition config.Document) config.Document {
+	if all, _ := set["queue_configs"].(map[string]any); all[queue] != nil {
+		set = set.Merge(config.Document{"queue_configs": map[string]any{queue: nil}})
+	}
+	if definition == nil {
+		return set
+	}
+	return set.Merge(config.Document{"queue_configs": map[string]any{queue: map[string]any(definition)}})
 }
 
 // checkQueueName refuses what is no name of a named queue. Who gives none, or one
@@ -45,54 +76,9 @@ func checkQueueName(name string) error {
 	return scope.CheckReserved(name)
 }
 
-// edited is what became of a change of the definitions.
-type edited struct {
-	revision uint64 // of the configuration that has it
-	changed  bool
-}
-
-// editDefinitions makes wanted the definition of a queue; nil removes it. Others'
-// changes meanwhile, of other queues, stand.
-func (s *Service) editDefinitions(ctx context.Context, queue string, wanted *protocol.QueueDefinition) (edited, error) {
-	var first *protocol.QueueDefinition
-	for again := false; ; again = true {
-		doc, err := s.store.definitions(ctx)
-		if err != nil {
-			return edited{}, err
-		}
-		now := definitionOf(doc.Queues, queue)
-		switch {
-		case sameDefinition(now, wanted):
-			return edited{revision: doc.revision}, nil
-		case again && !sameDefinition(now, first):
-			return edited{}, protocol.Errorf(protocol.CodeConflict, "the queue %s was changed by somebody else at the same time, and is as they said: look at it, and change it again if need be", queue)
-		}
-		first = now
-		if err := checkChange(queue, now, wanted); err != nil {
-			return edited{}, err
-		}
-		doc.Queues = maps.Clone(doc.Queues)
-		if wanted == nil {
-			delete(doc.Queues, queue)
-		} else {
-			if doc.Queues == nil {
-				doc.Queues = make(map[string]protocol.QueueDefinition, 1)
-			}
-			doc.Queues[queue] = *wanted
-		}
-		if err := s.store.putDefinitions(ctx, doc); errors.Is(err, errMoved) {
-			continue
-		} else if err != nil {
-			return edited{}, err
-		}
-		s.tellConfig(doc.revision)
-		return edited{revision: doc.revision, changed: true}, nil
-	}
-}
-
 // definitionOf is a queue's definition, nil if it has none.
-func definitionOf(queues map[string]protocol.QueueDefinition, queue string) *protocol.QueueDefinition {
-	if d, defined := queues[queue]; defined {
+func definitionOf(c *protocol.Config, queue string) *protocol.QueueDefinition {
+	if d, defined := c.QueueConfigs[queue]; defined {
 		return &d
 	}
 	return nil
@@ -104,10 +90,6 @@ func sameDefinition(a, b *protocol.QueueDefinition) bool {
 
 // checkChange refuses what may not change while a queue is there.
 func checkChange(queue string, now, wanted *protocol.QueueDefinition) error {
-	if queue == protocol.DefaultQueue && now == nil {
-		d := protocol.DefaultQueueDefinition()
-		now = &d
-	}
 	if now == nil || wanted == nil || now.MaxPriority == wanted.MaxPriority {
 		return nil
 	}
@@ -123,23 +105,14 @@ func (s *Service) removeQueue(ctx context.Context, q protocol.QueueRemoveRequest
 	if err := checkQueueName(q.Queue); err != nil {
 		return reply, err
 	}
-	if !q.Purge {
-		if err := s.checkEmpty(ctx, q.Queue); err != nil {
-			return reply, err
-		}
-	}
-	edit, err := s.editDefinitions(ctx, q.Queue, nil)
+	edit, err := s.editConfig(ctx, configEdit{by: "queue remove", purge: q.Purge, change: func(now *configState) (config.Document, error) {
+		return redefined(now.doc.set, q.Queue, nil), nil
+	}})
 	if err != nil {
 		return reply, err
 	}
-	reply.Removed, reply.Revision = edit.changed, edit.revision
-	told, err := s.redefine(ctx, protocol.LaneDefinition{Queue: q.Queue, Purge: q.Purge, Revision: edit.revision})
-	if err != nil || !q.Purge {
-		return reply, err
-	}
-	waiting, err := mesh.Request[protocol.WaitingActReply](ctx, s.nc, protocol.SubjectWaitingCancel, protocol.WaitingActRequest{Queue: scope.JobsQueue(q.Queue)})
-	reply.Discarded = told.Discarded + waiting.Count
-	return reply, err
+	reply.Removed, reply.Revision, reply.Discarded = len(edit.differences) > 0, edit.after.doc.revision, edit.discarded
+	return reply, nil
 }
 
 // checkEmpty refuses a queue that holds jobs: CONFLICT.

@@ -38,6 +38,7 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 		}
 		if err == nil {
 			s.announce(next)
+			s.tellFeeds(doc, next)
 			err = s.confirm(ctx, doc, next)
 			s.releaseAll(ctx, doc, next)
 			warnings := slices.Concat(s.known.differences(&next.Worker), orderWarnings(&next.Worker), inactiveWarnings(&next.Worker))
@@ -79,7 +80,7 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 		return nil, nil, err
 	}
 	next.KVRevision = revision
-	settings := s.settings.get()
+	settings := s.configuration.settings()
 	for i := range next.Subscriptions {
 		if sub := &next.Subscriptions[i]; sub.TimeoutDefault {
 			sub.TimeoutMs = settings.Observers.ActivationTimeoutMs
@@ -166,6 +167,7 @@ func (s *Service) gone(ctx context.Context, doc *workerDoc, left uint64) (*worke
 		return nil, err
 	}
 	s.announce(end)
+	s.tellFeeds(doc, end)
 	s.clearAway(ctx, end)
 	s.releaseAll(ctx, doc, end)
 	return end, nil
@@ -217,6 +219,6 @@ func (s *Service) told(m *nats.Msg) {
 // changed is what routers are told of a record. The settings go with it: what
 // happens to a worker's queues depends on those that hold when it happens.
 func (s *Service) changed(doc *workerDoc) protocol.WorkerChanged {
-	settings := s.settings.get()
+	settings := s.configuration.settings()
 	return protocol.WorkerChanged{Worker: doc.Worker, Settings: &settings}
 }

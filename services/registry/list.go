@@ -28,7 +28,7 @@ func pageSize(limit int) (int, error) {
 // workers lists workers in order of id. A page may have fewer than were asked
 // for; More says whether others follow.
 func (s *Service) workers(_ context.Context, q protocol.WorkersRequest) (protocol.WorkersPage, error) {
-	settings := s.settings.get()
+	settings := s.configuration.settings()
 	page := protocol.WorkersPage{Workers: []protocol.Worker{}, Settings: &settings}
 	limit, err := pageSize(q.Limit)
 	if err != nil {

@@ -8,9 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -25,7 +22,7 @@ func source(spec *protocol.SubscriptionSpec) error {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "a subscription has args and no function_id: it is %s", protocol.FunctionOnMessage)
 	}
 	if spec.Kind != "" && spec.Kind != protocol.KindObserve {
-		return protocol.Errorf(protocol.CodeInvalidArgs, "a subscription with the function_id %s is of the kind %.64q: leave kind out", protocol.FunctionOnMessage, spec.Kind)
+		return protocol.Errorf(protocol.CodeInvalidArgs, "a subscription with the function_id %s is of the kind %.64q: leave kind out", spec.FunctionID, spec.Kind)
 	}
 	if spec.Topic+spec.Group+spec.Route != "" || spec.MaxRetries != 0 || spec.BackoffMs != 0 || spec.QueueConfig != nil {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "a subscription with a function_id says topic, group, max_retries, backoff_ms and queue_config in its args: leave the fields of these names out")
@@ -47,16 +44,21 @@ func checkTopic(spec *protocol.SubscriptionSpec) error {
 	return nil
 }
 
-// readArgs reads the args of FunctionOnMessage.
+// readArgs reads the args of FunctionOnMessage, or of a feed, which has its
+// topic.
 func readArgs(spec *protocol.SubscriptionSpec) error {
 	args := map[string]json.RawMessage{}
 	if spec.Args != nil {
 		if err := json.Unmarshal(spec.Args, &args); err != nil || args == nil {
-			return protocol.Errorf(protocol.CodeInvalidArgs, "the args of %s are no JSON object", protocol.FunctionOnMessage)
+			return protocol.Errorf(protocol.CodeInvalidArgs, "the args of %s are no JSON object", spec.FunctionID)
 		}
 	}
 	a := arguments{given: args}
-	a.read("topic", "queue", func(name string, v json.RawMessage) error { return into(name, v, &spec.Topic) })
+	if feed := feedTopics[spec.FunctionID]; feed != "" {
+		spec.Topic = feed
+	} else {
+		a.read("topic", "queue", func(name string, v json.RawMessage) error { return into(name, v, &spec.Topic) })
+	}
 	a.read("group", "", func(name string, v json.RawMessage) error {
 		if err := into(name, v, &spec.Group); err != nil {
 			return err
@@ -66,7 +68,7 @@ func readArgs(spec *protocol.SubscriptionSpec) error {
 	a.read("max_retries", "maxRetries", func(name string, v json.RawMessage) error { return above0(name, v, &spec.MaxRetries) })
 	a.read("backoff_ms", "backoffDelayMs", func(name string, v json.RawMessage) error { return above0(name, v, &spec.BackoffMs) })
 	a.read("queue_config", "", func(_ string, v json.RawMessage) error { spec.QueueConfig = v; return nil })
-	return cmp.Or(a.err, a.unknown())
+	return cmp.Or(a.err, a.unknown(spec.FunctionID))
 }
 
 // arguments are those of an object that have not been read yet.
@@ -103,9 +105,13 @@ func (a *arguments) take(name string) json.RawMessage {
 }
 
 // unknown refuses what nobody has read.
-func (a *arguments) unknown() error {
+func (a *arguments) unknown(function string) error {
+	topic := "topic (or queue), "
+	if feedTopics[function] != "" {
+		topic = ""
+	}
 	for name := range a.given {
-		return protocol.Errorf(protocol.CodeInvalidArgs, "%s has no argument %.64q: topic (or queue), group, max_retries (or maxRetries), backoff_ms (or backoffDelayMs) and queue_config are arguments", protocol.FunctionOnMessage, name)
+		return protocol.Errorf(protocol.CodeInvalidArgs, "%s has no argument %.64q: %sgroup, max_retries (or maxRetries), backoff_ms (or backoffDelayMs) and queue_config are arguments", function, name, topic)
 	}
 	return nil
 }
@@ -157,21 +163,24 @@ func observe(spec *protocol.SubscriptionSpec, sub *protocol.Subscription, h *pro
 		return err
 	}
 	sub.Target = &target
-	sub.Inactive = !slices.Contains(h.Functions, target)
+	sub.Inactive = !slices.ContainsFunc(h.Functions, func(f protocol.DeclaredFunction) bool { return f.FunctionSpec == target })
 	sub.Draining = sub.Draining || sub.Inactive
 	return nil
 }
 
 // checkSources refuses observers of functions that have none.
 func (s *Service) checkSources(h *protocol.Hello) error {
+	const can = protocol.FunctionOnMessage + ", " + protocol.FeedFunctions + " and " + protocol.FeedWorkers + " can be observed"
 	for i := range h.Subscriptions {
 		id := h.Subscriptions[i].FunctionID
 		switch {
-		case id == "" || id == protocol.FunctionOnMessage:
+		case id == "" || id == protocol.FunctionOnMessage || feedTopics[id] != "":
+		case id == protocol.FunctionOnEngineChange:
+			return protocol.Errorf(protocol.CodeForbidden, "%s is private to the mesh: %s", id, can)
 		case s.known.isServed(id):
-			return protocol.Errorf(protocol.CodeUnsupported, "the function %.64q cannot be observed: %s can, whose observers receive what is published to a topic", id, protocol.FunctionOnMessage)
+			return protocol.Errorf(protocol.CodeUnsupported, "the function %.64q cannot be observed: %s", id, can)
 		default:
-			return protocol.Errorf(protocol.CodeFunctionNotFound, "nobody serves a function %.64q to observe: %s can be observed", id, protocol.FunctionOnMessage)
+			return protocol.Errorf(protocol.CodeFunctionNotFound, "nobody serves a function %.64q to observe: %s", id, can)
 		}
 	}
 	return nil
@@ -188,12 +197,4 @@ func inactiveWarnings(w *protocol.Worker) []string {
 		}
 	}
 	return warnings
-}
-
-// onMessage refuses calls: messages come from publishes only.
-func (s *Service) onMessage(m *nats.Msg) {
-	refusal := mesh.ErrorAnswer(protocol.Errorf(protocol.CodeForbidden, "%s is private to the mesh: publish to the topic, and its observers receive it", protocol.FunctionOnMessage))
-	if err := m.RespondMsg(refusal); err != nil {
-		s.log.Debug("a call could not be refused", "error", err)
-	}
 }

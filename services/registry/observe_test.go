@@ -90,7 +90,7 @@ func TestSourcesThatContradictThemselves(t *testing.T) {
 	mustLanes(t, server)
 	nc := mustConnect(t, server)
 	const args = `{"topic":"news"}`
-	hello(t, nc, protocol.Hello{WorkerID: "w9", Name: "w9", Revision: 1, Functions: []protocol.FunctionSpec{{Namespace: "x", ID: "orders::created"}}})
+	hello(t, nc, protocol.Hello{WorkerID: "w9", Name: "w9", Revision: 1, Functions: []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "x", ID: "orders::created"}}}})
 	for what, refused := range map[string]struct {
 		change func(*protocol.SubscriptionSpec)
 		code   protocol.Code
@@ -139,7 +139,7 @@ func TestOnMessageIsPrivate(t *testing.T) {
 			t.Errorf("called in %s: %v", namespace, err)
 		}
 	}
-	h := protocol.Hello{WorkerID: "w1", Name: "w1", Functions: []protocol.FunctionSpec{{Namespace: "mine", ID: protocol.FunctionOnMessage}}}
+	h := protocol.Hello{WorkerID: "w1", Name: "w1", Functions: []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "mine", ID: protocol.FunctionOnMessage}}}}
 	if code := refusal(t, nc, h); code != protocol.CodeForbidden {
 		t.Errorf("served: %s", code)
 	}
@@ -160,12 +160,12 @@ func TestTargets(t *testing.T) {
 	if w, _ := lane.last(); !w.Subscriptions[0].Inactive || !w.Subscriptions[0].Draining {
 		t.Errorf("before its function is served: %+v", w)
 	}
-	h.Revision, h.Functions = 2, []protocol.FunctionSpec{{Namespace: "default", ID: "orders::process"}}
+	h.Revision, h.Functions = 2, []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "default", ID: "orders::process"}}}
 	hello(t, nc, h)
 	if w, _ := lane.last(); !w.Subscriptions[0].Inactive {
 		t.Errorf("with the function of another namespace: %+v", w)
 	}
-	h.Revision, h.Functions = 3, []protocol.FunctionSpec{{Namespace: "mine", ID: "orders::process"}}
+	h.Revision, h.Functions = 3, []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "mine", ID: "orders::process"}}}
 	if r := hello(t, nc, h); len(r.Warnings) > 0 {
 		t.Errorf("warnings: %q", r.Warnings)
 	}

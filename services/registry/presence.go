@@ -175,7 +175,7 @@ func (s *Service) patience(doc *workerDoc) time.Duration {
 	if !slices.ContainsFunc(doc.Subscriptions, func(sub protocol.Subscription) bool { return sub.Kind == protocol.KindObserve }) {
 		return 0
 	}
-	settings := s.settings.get()
+	settings := s.configuration.settings()
 	return settings.ObserverGrace()
 }
 

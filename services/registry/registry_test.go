@@ -155,7 +155,7 @@ func TestADeclarationBecomesARecord(t *testing.T) {
 	next := events(t, nc)
 	h := one("w1", execution, "/queue/scraping.tasks")
 	h.Subscriptions[0].Name = "web-scraper"
-	h.Functions = []protocol.FunctionSpec{{Namespace: "default", ID: "math::add"}}
+	h.Functions = []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "default", ID: "math::add"}}}
 
 	got := hello(t, nc, h)
 	if got.User != "local" || got.KeepaliveMs != protocol.KeepaliveInterval.Milliseconds() || len(got.Warnings) != 0 || len(got.Subscriptions) != 1 {
@@ -243,8 +243,12 @@ func TestABadDeclarationIsRefusedAndNothingIsStored(t *testing.T) {
 		"backoff_ms":          {func(h *protocol.Hello) { h.Subscriptions[0].BackoffMs = -1 }, protocol.CodeInvalidArgs},
 		"timeout_ms":          {func(h *protocol.Hello) { h.Subscriptions[0].TimeoutMs = 1 << 62 }, protocol.CodeInvalidArgs},
 		"control characters":  {func(h *protocol.Hello) { h.Name = "a\nb" }, protocol.CodeInvalidArgs},
-		"function namespace":  {func(h *protocol.Hello) { h.Functions = []protocol.FunctionSpec{{Namespace: "a.b", ID: "f"}} }, protocol.CodeInvalidName},
-		"function id":         {func(h *protocol.Hello) { h.Functions = []protocol.FunctionSpec{{Namespace: "a", ID: "f>"}} }, protocol.CodeInvalidName},
+		"function namespace": {func(h *protocol.Hello) {
+			h.Functions = []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "a.b", ID: "f"}}}
+		}, protocol.CodeInvalidName},
+		"function id": {func(h *protocol.Hello) {
+			h.Functions = []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "a", ID: "f>"}}}
+		}, protocol.CodeInvalidName},
 		"too many": {func(h *protocol.Hello) {
 			h.Subscriptions = slices.Repeat(h.Subscriptions, 5000)
 		}, protocol.CodeLimitExceeded},
@@ -722,6 +726,9 @@ type lane struct {
 	mu   sync.Mutex
 	away bool
 	told []protocol.Worker
+
+	configured uint64 // the newest revision
+	defined    []protocol.LaneDefinition
 }
 
 const lanes = 2
@@ -740,8 +747,12 @@ func mustLanes(t *testing.T, s *natsserver.Server) *lane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.nc.Subscribe(protocol.SubjectLane+"*.follow", l.follow); err != nil {
-		t.Fatal(err)
+	for verb, handle := range map[string]nats.MsgHandler{
+		"follow": l.follow, protocol.VerbConfigure: l.configure, protocol.VerbDefine: l.define,
+	} {
+		if _, err := l.nc.Subscribe(protocol.SubjectLane+"*."+verb, handle); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := l.nc.FlushWithContext(guard(t)); err != nil {
 		t.Fatal(err)

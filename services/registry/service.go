@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -43,8 +44,18 @@ type Options struct {
 	// Tombstone is how long an execution that was closed and is empty refuses
 	// publishes; default protocol.TombstoneTime.
 	Tombstone time.Duration
-	// Settings are changed at Start: what is not named stays as it is stored.
-	Settings protocol.SettingsChange
+	// Config is what is set of the mesh's configuration at Start.
+	Config ConfigOptions
+}
+
+// ConfigOptions are part of Options.
+type ConfigOptions struct {
+	// Seed is what is set where nobody has configured anything yet.
+	Seed config.Document
+	// Change is changed at each Start: what it does not name stays as it is stored.
+	Change config.Document
+	// By says in the history who that is; default registry.
+	By string
 }
 
 func (o Options) keepalive() time.Duration { return o.Silence / 3 }
@@ -60,9 +71,10 @@ type Service struct {
 	known *directory
 	alive *presence
 	// closed executions
-	closed    executions
-	settings  settings
-	confirmed confirmed
+	closed        executions
+	configuration configuration
+	confirmed     confirmed
+	events        chan event // for observers of changes
 	// watching: what is known follows the bucket
 	watching atomic.Bool
 
@@ -82,6 +94,7 @@ func New(o Options) (*Service, error) {
 	o.Silence = cmp.Or(o.Silence, protocol.WorkerSilence)
 	o.Tombstone = cmp.Or(o.Tombstone, protocol.TombstoneTime)
 	o.Mesh.Name = cmp.Or(o.Mesh.Name, "waybill-"+serviceName)
+	o.Config.By = cmp.Or(o.Config.By, serviceName)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -90,13 +103,14 @@ func New(o Options) (*Service, error) {
 	}
 	log := o.Logger.With("service", serviceName)
 	o.Mesh.Logger = cmp.Or(o.Mesh.Logger, log)
-	s := &Service{o: o, log: log, done: make(chan struct{})}
+	s := &Service{o: o, log: log, done: make(chan struct{}), events: make(chan event, maxFeed)}
 	s.known = newDirectory()
 	s.closed = executions{docs: map[string]*executionDoc{}, told: map[string]int{}}
 	s.alive = newPresence(o.Silence)
-	s.settings.current = protocol.DefaultSettings()
 	s.confirmed.revisions = map[string]uint64{}
-	if _, err := o.Settings.Apply(s.settings.current); err != nil {
+	s.configuration.see(complete(&configDoc{}))
+	asked := config.Check(o.Config.Seed.Merge(o.Config.Change))
+	if err := asked.Err(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -120,7 +134,7 @@ func (s *Service) start(ctx context.Context) (err error) {
 	if s.store, err = openStore(ctx, s.nc, s.o.Replicas); err != nil {
 		return err
 	}
-	if err := s.beginSettings(ctx); err != nil {
+	if err := s.beginConfig(ctx); err != nil {
 		return err
 	}
 	if err := s.follow(ctx); err != nil {
@@ -154,8 +168,9 @@ func (s *Service) follow(ctx context.Context) error {
 	s.working.Go(func() { s.watch(s.ctx, sync.OnceFunc(func() { close(read) })) })
 	s.working.Go(func() { s.expire(s.ctx) })
 	s.working.Go(func() { s.watchExecutions(s.ctx) })
-	s.working.Go(func() { s.watchSettings(s.ctx) })
+	s.working.Go(func() { s.watchConfig(s.ctx) })
 	s.working.Go(func() { s.buryAll(s.ctx) })
+	s.working.Go(func() { s.feed(s.ctx) })
 	select {
 	case <-read:
 		return nil
@@ -167,8 +182,7 @@ func (s *Service) follow(ctx context.Context) error {
 func (s *Service) serve() error {
 	_, err := s.mesh.Raw("keepalive", protocol.SubjectKeepalive+"*", "", s.keepalive)
 	_, told := s.mesh.Raw("workers-changed", protocol.SubjectWorkerChanged, "", s.told)
-	_, private := s.mesh.Raw("on-message", protocol.FunctionSubject("*", protocol.FunctionOnMessage), mesh.QueueGroup, s.onMessage)
-	return errors.Join(err, told, private,
+	return errors.Join(err, told, s.provide(),
 		mesh.Endpoint(s.mesh, "hello", protocol.SubjectHello, s.hello),
 		mesh.Endpoint(s.mesh, "bye", protocol.SubjectBye, s.bye),
 		mesh.Endpoint(s.mesh, "workers", protocol.SubjectWorkers, s.workers),
@@ -179,6 +193,9 @@ func (s *Service) serve() error {
 		mesh.Endpoint(s.mesh, "observer-remove", protocol.SubjectObserverRemove, s.removeObserver),
 		mesh.Endpoint(s.mesh, "settings", protocol.SubjectSettings, s.readSettings),
 		mesh.Endpoint(s.mesh, "settings-change", protocol.SubjectSettingsChange, s.changeSettings),
+		mesh.Endpoint(s.mesh, "config", protocol.SubjectConfig, s.readConfig),
+		mesh.Endpoint(s.mesh, "config-change", protocol.SubjectConfigEdit, s.changeConfig),
+		mesh.Endpoint(s.mesh, "config-history", protocol.SubjectConfigHistory, s.configHistory),
 		mesh.Endpoint(s.mesh, "define", protocol.SubjectDefine, s.define),
 		mesh.Endpoint(s.mesh, "definitions", protocol.SubjectDefinitions, s.listDefinitions),
 		mesh.Endpoint(s.mesh, "queue-remove", protocol.SubjectQueueRemove, s.removeQueue),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
@@ -46,9 +47,9 @@ func TestSettings(t *testing.T) {
 		eventually(t, "every registry knows", func() bool { return settingsOf(t, nc) == changed })
 	}
 	mustStop(t, a)
-	mustStart(t, server, registry.Options{Instance: "c", Settings: protocol.SettingsChange{
+	mustStart(t, server, registry.Options{Instance: "c", Config: registry.ConfigOptions{Change: config.SettingsDocument(protocol.SettingsChange{
 		Observers: protocol.ObserverSettingsChange{ActivationTimeoutMs: new(int64(7000))},
-	}})
+	})}})
 	eventually(t, "the start changes what it names", func() bool {
 		got := settingsOf(t, nc)
 		return got.SubscriberRetentionMs == 5000 && got.Observers.ActivationTimeoutMs == 7000
@@ -73,7 +74,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 			t.Errorf("%+v: %v", change, err)
 		}
-		if _, err := registry.New(registry.Options{Settings: change}); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
+		if _, err := registry.New(registry.Options{Config: registry.ConfigOptions{Change: config.SettingsDocument(change)}}); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 			t.Errorf("%+v at the start: %v", change, err)
 		}
 	}

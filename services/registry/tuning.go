@@ -26,7 +26,7 @@ func tune(spec *protocol.SubscriptionSpec) (protocol.Tuning, error) {
 	if spec.QueueConfig == nil || spec.Kind != protocol.KindObserve {
 		return t, nil
 	}
-	c := config{}
+	c := queueTuning{}
 	if err := json.Unmarshal(spec.QueueConfig, &c.given); err != nil {
 		return t, protocol.Errorf(protocol.CodeInvalidArgs, "queue_config is no JSON object")
 	}
@@ -62,14 +62,14 @@ func or0(n *int64) int64 {
 	return *n
 }
 
-// config is a queue_config that is being read; the first error stays.
-type config struct {
+// queueTuning is a queue_config that is being read; the first error stays.
+type queueTuning struct {
 	given map[string]json.RawMessage
 	err   error
 }
 
 // take takes a field by its name or its alias; nil if it is not there.
-func (c *config) take(name string) json.RawMessage {
+func (c *queueTuning) take(name string) json.RawMessage {
 	i := slices.IndexFunc(queueConfig, func(field [2]string) bool { return field[0] == name })
 	a := arguments{given: c.given, err: c.err}
 	var value json.RawMessage
@@ -82,7 +82,7 @@ func (c *config) take(name string) json.RawMessage {
 }
 
 // unknown refuses what nobody has read.
-func (c *config) unknown() error {
+func (c *queueTuning) unknown() error {
 	for name := range c.given {
 		names := make([]string, len(queueConfig))
 		for i, field := range queueConfig {
@@ -94,11 +94,11 @@ func (c *config) unknown() error {
 }
 
 // refuse notes that a field is not what it has to be.
-func (c *config) refuse(name string, v json.RawMessage, what string) {
+func (c *queueTuning) refuse(name string, v json.RawMessage, what string) {
 	c.err = cmp.Or(c.err, error(protocol.Errorf(protocol.CodeInvalidArgs, "queue_config.%s is %.64s: it is %s", name, v, what)))
 }
 
-func (c *config) text(name string) (s string) {
+func (c *queueTuning) text(name string) (s string) {
 	v := c.take(name)
 	if v != nil && (json.Unmarshal(v, &s) != nil || s == "" || len(s) > maxText) {
 		c.refuse(name, v, fmt.Sprintf("a string of 1 to %d bytes", maxText))
@@ -106,7 +106,7 @@ func (c *config) text(name string) (s string) {
 	return s
 }
 
-func (c *config) word(name string, words ...string) (s string) {
+func (c *queueTuning) word(name string, words ...string) (s string) {
 	v := c.take(name)
 	if v != nil && (json.Unmarshal(v, &s) != nil || !slices.Contains(words, s)) {
 		c.refuse(name, v, "one of "+strings.Join(words, ", "))
@@ -115,7 +115,7 @@ func (c *config) word(name string, words ...string) (s string) {
 }
 
 // number reads a whole number; nil if it is not there.
-func (c *config) number(name string, low, high int64) *int64 {
+func (c *queueTuning) number(name string, low, high int64) *int64 {
 	v := c.take(name)
 	if v == nil {
 		return nil
@@ -128,7 +128,7 @@ func (c *config) number(name string, low, high int64) *int64 {
 }
 
 // seconds reads seconds as milliseconds, at least lowMs.
-func (c *config) seconds(name string, lowMs int64) int64 {
+func (c *queueTuning) seconds(name string, lowMs int64) int64 {
 	v := c.take(name)
 	if v == nil {
 		return 0

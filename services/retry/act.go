@@ -9,7 +9,6 @@ import (
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // What is done with messages before their time.
@@ -76,7 +75,7 @@ func (s *shelf) discard(e *ledger.Entry, tag any) bool {
 func (s *shelf) takeOff(step books.Step) (taken []*ledger.Entry, more bool) {
 	limit := min(max(step.Limit, 1), stepSize)
 	take := func(e *ledger.Entry) bool {
-		if e.Key > step.Until || step.ID != uuid.Nil && e.ID != step.ID || !within(e.Queue.Name, step.Queue, step.Topic, step.Execution) {
+		if e.Key > step.Until || step.ID != uuid.Nil && e.ID != step.ID || !books.Within(e.Queue.Name, step.Queue, step.Topic, step.Execution) {
 			return false
 		}
 		if len(taken) == limit {
@@ -92,12 +91,6 @@ func (s *shelf) takeOff(step books.Step) (taken []*ledger.Entry, more bool) {
 	}
 	s.far.remove(take)
 	return taken, more
-}
-
-// within says whether a queue is one of those asked for: all, if neither a
-// queue, a topic nor an execution is named.
-func within(name, queue, topic, execution string) bool {
-	return (queue == "" || name == queue) && (topic == "" || scope.SubscribedTopic(name) == topic) && books.InExecution(name, execution)
 }
 
 // act releases or cancels for a caller, in every ledger.

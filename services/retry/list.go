@@ -94,7 +94,7 @@ func (s *shelf) list(q listRequest, answer func(listReply)) {
 	reply := listReply{Messages: []waitingHere{}}
 	first := make([]*ledger.Entry, 0, q.Limit+1)
 	look := func(e *ledger.Entry) {
-		if !within(e.Queue.Name, q.Queue, q.Topic, q.Execution) {
+		if !books.Within(e.Queue.Name, q.Queue, q.Topic, q.Execution) {
 			return
 		}
 		reply.Total++

@@ -2,6 +2,8 @@ package router
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -65,18 +67,32 @@ func (t *takeover) known(l *lane, q *queue) bool {
 	if q.held.size == 0 {
 		return true
 	}
-	all := len(q.consumers) > 0 && l.s.directory.known.Load()
-	for _, c := range q.consumers {
-		if t.answered[c.worker] {
+	workers := q.workers()
+	all := len(workers) > 0 && l.s.directory.known.Load()
+	for _, w := range workers {
+		if t.answered[w] {
 			continue
 		}
 		all = false
-		if l.now >= t.asked[c.worker] {
-			t.asked[c.worker] = l.now + int64(claimsAgain)
-			l.askClaims(c.worker)
+		if l.now >= t.asked[w] {
+			t.asked[w] = l.now + int64(claimsAgain)
+			l.askClaims(w)
 		}
 	}
 	return all
+}
+
+// workers are those who may run something of the queue. What function a job is
+// for is not known until it is read.
+func (q *queue) workers() []*worker {
+	if q.jobs != nil {
+		return slices.Collect(maps.Keys(q.lane.servers))
+	}
+	workers := make([]*worker, len(q.consumers))
+	for i, c := range q.consumers {
+		workers[i] = c.worker
+	}
+	return workers
 }
 
 func (t *takeover) next(l *lane) int64 {
@@ -170,17 +186,19 @@ func (l *lane) resumed(w *worker, t token) {
 	l.begin(e, q, l.consumerOf(w, q))
 }
 
-// consumerOf is w's consumer of q. One that has unsubscribed since is made up:
-// it takes nothing more.
+// consumerOf is w's consumer of q. One that has unsubscribed since is made up,
+// and so is one of a job, which may be for any function: it takes nothing more.
 func (l *lane) consumerOf(w *worker, q *queue) *consumer {
+	sub := protocol.Subscription{Worker: w.id, Queue: q.name, MaxRetries: q.policy.maxRetries, BackoffMs: q.policy.backoffMs}
+	if q.jobs != nil {
+		sub = q.jobs.subscription(w, "", "", nil)
+	}
 	for _, c := range q.consumers {
-		if c.worker == w {
+		if c.worker == w && q.jobs == nil {
 			return c
 		}
 	}
-	c := newConsumer(q, w, time.Time{}, protocol.Subscription{
-		Worker: w.id, Queue: q.name, MaxRetries: q.policy.maxRetries, BackoffMs: q.policy.backoffMs,
-	})
+	c := newConsumer(q, w, time.Time{}, sub)
 	c.gone = true
 	return c
 }

@@ -31,6 +31,9 @@ type consumer struct {
 	nth        int  // of the queue's filters
 	unreadable bool // the filter
 
+	line  *line // whose jobs it takes, of a named queue
+	asked int   // the concurrency that its worker asks for; 0: the queue's
+
 	frames                   string // where its worker takes frames; empty: it does not
 	timeout                  int64  // ns
 	retries                  uint32

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ type registration struct {
 	worker  *worker
 	record  protocol.Worker
 	byLane  map[int][]protocol.Subscription // of record, by the lane of their queues
+	jobs    []protocol.ServedFunction       // of record, those it takes jobs for
 	applied uint64
 }
 
@@ -222,15 +224,31 @@ func (d *directory) applyLocked(w protocol.Worker) {
 		r.worker.seen.Store(d.s.clock(time.Now()))
 		d.workers[w.ID] = r
 	}
-	before := r.byLane
-	r.record, r.byLane, r.applied = w, d.byLane(w), d.applied
+	before, served := r.byLane, r.server()
+	r.record, r.byLane, r.jobs, r.applied = w, d.byLane(w), takesJobs(&w), d.applied
 	if w.Gone {
 		delete(d.workers, w.ID)
 		d.s.presence.left(r.worker)
 	}
 	for at := range d.lanes {
 		d.tell(at, r, before)
+		d.tellJobs(at, r, &served)
 	}
+}
+
+// server is the worker as one who takes jobs.
+func (r *registration) server() server {
+	return server{worker: r.worker, since: r.record.Since, frames: r.record.Frames, functions: r.jobs}
+}
+
+// tellJobs sends a lane what a worker takes jobs for, if that is not what it was
+// before.
+func (d *directory) tellJobs(at *slot, r *registration, before *server) {
+	now := r.server()
+	if before != nil && before.frames == now.frames && slices.Equal(before.functions, now.functions) || before == nil && len(now.functions) == 0 {
+		return
+	}
+	at.send(call(func(l *lane) { l.serve(now) }))
 }
 
 // byLane sorts a worker's subscriptions by the lanes of their queues.
@@ -264,6 +282,7 @@ func (d *directory) attach(at *slot) {
 	d.lanes[at] = true
 	for _, r := range d.workers {
 		d.tell(at, r, nil)
+		d.tellJobs(at, r, nil)
 	}
 	if d.known.Load() {
 		at.send(call((*lane).toldAll))

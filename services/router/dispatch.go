@@ -27,7 +27,7 @@ const (
 
 // wake puts the queue into the round if it may have something to dispatch.
 func (l *lane) wake(q *queue) {
-	if q.listed || q.deliverable() == 0 || len(q.consumers) == 0 {
+	if q.listed || q.deliverable() == 0 || len(q.consumers) == 0 && q.jobs == nil {
 		return
 	}
 	q.listed = true
@@ -84,6 +84,9 @@ func (l *lane) dispatch() bool {
 func (l *lane) deliverNext(q *queue) bool {
 	if q.judging >= l.verdicts.most() {
 		return false
+	}
+	if q.jobs != nil {
+		return l.deliverJob(q)
 	}
 	if len(q.filters) > 0 {
 		return l.deliverWanted(q)

@@ -68,6 +68,7 @@ func (l *lane) Forget(name string) bool {
 	}
 	q.lane = nil // routes that lead to it look again
 	delete(l.queues, name)
+	delete(l.named, name)
 	return true
 }
 

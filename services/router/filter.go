@@ -39,6 +39,9 @@ func (c *consumer) setFilter(s *protocol.Subscription) {
 // refilter notes which filters the queue's consumers have, each once; none if
 // one of them takes everything.
 func (q *queue) refilter() {
+	if q.jobs != nil {
+		return // jobs are not filtered
+	}
 	q.unsideline()
 	q.filters = nil
 	for _, c := range q.consumers {

@@ -34,6 +34,9 @@ type lane struct {
 
 	queues    map[string]*queue
 	consumers map[*worker]map[string]*consumer // by subscription id
+	named     map[string]*queue                // of the queues, those with jobs
+	servers   map[*worker]server               // who takes jobs
+	serving   map[protocol.FunctionSpec]map[*worker]*protocol.ServedFunction
 	resting   []*consumer
 	deadlines map[int64]*deadlines
 	// handedBack counts how often deliveries came back cancelled.
@@ -94,6 +97,9 @@ func newLane(s *Service, at *slot) *lane {
 		reply:      protocol.SubjectOutcome + at.name + ".",
 		queues:     make(map[string]*queue),
 		consumers:  make(map[*worker]map[string]*consumer),
+		named:      make(map[string]*queue),
+		servers:    make(map[*worker]server),
+		serving:    make(map[protocol.FunctionSpec]map[*worker]*protocol.ServedFunction),
 		deadlines:  make(map[int64]*deadlines),
 		handedBack: make(map[ledger.Key]uint16),
 		topics:     make(map[string]*topic),
@@ -287,6 +293,9 @@ func (l *lane) queue(name string) *queue {
 			q.ledger.Slot = q
 		}
 		l.queues[name] = q
+		if q.jobs != nil {
+			l.named[name] = q
+		}
 		l.closed.Meet(name)
 	}
 	return q

@@ -16,7 +16,7 @@ import (
 // first what it passed on since it last heard of one.
 
 const (
-	askOwner   = "owner" // the verb, and the kind of answer; no detail
+	askOwner   = protocol.VerbOwner // the verb, and the kind of answer; no detail
 	ownerEvery = 250 * time.Millisecond
 
 	// maxPassed bounds the publishes that are remembered for a lane; those beyond

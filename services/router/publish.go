@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/pkg/tracing"
@@ -44,12 +45,18 @@ type publication struct {
 	size    int64        // of headers and body
 	by      broker.Store // that took it; nil: nothing was stored
 	span    trace.Span   // of the publish; nil: it came with one, or there is none
+
+	// Of a job:
+	*jobHeaders
+	called  bool   // by protocol.FunctionEnqueue, to be answered with
+	receipt string // empty: the message's id
 }
 
 // route is where a publish subject leads.
 type route struct {
 	queue string // or
 	topic string
+	named string // of a named queue; queue is its name in the mesh
 	slot  *slot
 	err   error // of a subject that leads nowhere
 
@@ -66,6 +73,8 @@ type ingress struct {
 	resolve func(rest string) *route
 	routes  map[string]*route // by what follows prefix
 	passOn  bool              // to the lane's owner, if that is another router
+
+	document *filter.Document // of jobs alone: their data
 }
 
 // maxRoutes bounds what an ingress remembers.
@@ -100,8 +109,27 @@ func (in *ingress) admit(m *nats.Msg) error {
 		return in.pass(r.slot, m)
 	}
 	p := &publication{route: r, reply: m.Reply}
+	if r.named != "" {
+		if err := p.job(m.Header); err != nil {
+			return err
+		}
+	}
 	if err := p.fill(m, in.s.maxPayload); err != nil {
 		return err
+	}
+	return in.accept(o, p)
+}
+
+// accept gives a publish to its lane.
+func (in *ingress) accept(o *openLane, p *publication) error {
+	if p.route.named != "" {
+		config, err := in.s.definitions.of(p.route.named)
+		if err == nil {
+			err = p.order(config, in.document)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	p.trace(in.s.tracer)
 	p.weigh()
@@ -189,6 +217,9 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 			return err
 		}
 	}
+	if p.jobHeaders != nil {
+		p.message.Headers = p.keep(p.message.Headers)
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -250,6 +281,11 @@ func (p *publication) apply(l *lane) {
 // refuse answers the publish with an error.
 func (p *publication) refuse(s *Service, err error) {
 	tracing.EndPublish(p.span, "", err)
+	if p.called {
+		s.refused.Add(1)
+		s.refuseCall(p.reply, err)
+		return
+	}
 	s.refuse(p.reply, err)
 }
 
@@ -264,6 +300,9 @@ func (l *lane) stage(p *publication) error {
 		return err
 	}
 	q := l.queueAt(p.route)
+	if err := l.mustBeDefined(q); err != nil {
+		return err
+	}
 	if err := l.admits(q, p.size); err != nil {
 		return err
 	}
@@ -324,6 +363,10 @@ func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
 		tracing.EndPublish(p.span, uuid.UUID(r.ID).String(), nil)
 	}
 	if p.reply == "" {
+		return
+	}
+	if p.called {
+		l.answerCall(p, r.ID)
 		return
 	}
 	l.answer = l.wordsOf(p.by).appendAck(l.answer[:0], r, listeners)

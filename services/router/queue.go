@@ -29,6 +29,7 @@ type queue struct {
 	filters   []*filter.Filter // what they want of a topic, see refilter
 	lastDue   int64            // of what it delays, see firstDue
 	aside     []*sideline      // what was ready and waits for those who want it
+	jobs      *jobs            // of a named queue; nil in another
 	policy    policy
 
 	inflight    int   // deliveries in workers' hands
@@ -63,6 +64,9 @@ func newQueue(name string, l *lane) *queue {
 	}}
 	if n, ok := scope.SubscriberOf(name); ok {
 		q.topic, q.kind = n.Topic, n.Kind
+	}
+	if named, ok := scope.NamedQueue(name); ok {
+		q.jobs = &jobs{name: named, lines: make(map[protocol.FunctionSpec]*line)}
 	}
 	q.store = l.storeFor(q)
 	return q
@@ -122,6 +126,12 @@ func (q *queue) detach(c *consumer) {
 // window is how many messages its consumers take at once.
 func (q *queue) window() int {
 	n := 0
+	if q.jobs != nil {
+		if d := q.jobs.definition; d != nil && len(q.lane.serving) > 0 {
+			n = d.Concurrency
+		}
+		return n
+	}
 	for _, c := range q.consumers {
 		if !c.Draining {
 			n += c.Concurrency
@@ -146,6 +156,9 @@ func (q *queue) live() (messages, bytes int64) {
 func (q *queue) info() protocol.QueueInfo {
 	i := protocol.QueueInfo{
 		Queue: q.name, InFlight: int64(q.inflight), Moving: q.moving, Consumers: len(q.consumers),
+	}
+	if q.jobs != nil {
+		i.Named, i.Unserved = q.jobs.name, q.jobs.unserved()
 	}
 	if q.groups != nil {
 		i.Type, i.Groups, i.HeldGroups, i.BlockedGroups = q.groupCounts()

@@ -70,7 +70,7 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		if at := l.ledger.Queue(r.Queue); at != nil {
 			return []protocol.QueueInfo{l.describe(at)}
 		}
-		if q := l.queues[r.Queue]; q != nil && (len(q.consumers) > 0 || q.bound != nil || l.isFar(r.Queue)) {
+		if q := l.queues[r.Queue]; q != nil && (q.isListed() || l.isFar(r.Queue)) {
 			return []protocol.QueueInfo{q.info()}
 		}
 		return nil
@@ -82,11 +82,17 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 		}
 	}
 	for name, q := range l.queues {
-		if l.ledger.Queue(name) == nil && (len(q.consumers) > 0 || q.bound != nil || l.isFar(name)) && books.Wanted(name, &r) {
+		if l.ledger.Queue(name) == nil && (q.isListed() || l.isFar(name)) && books.Wanted(name, &r) {
 			infos = append(infos, q.info())
 		}
 	}
 	return infos
+}
+
+// isListed says whether a queue that never held anything is one to people: it has
+// a consumer, a topic, or a definition that somebody has made.
+func (q *queue) isListed() bool {
+	return len(q.consumers) > 0 || q.bound != nil || q.jobs != nil && q.jobs.definition != nil && q.jobs.name != protocol.DefaultQueue
 }
 
 // describe is what is known of a queue, which the lane may not have met since
@@ -224,6 +230,9 @@ func (s *Service) ready(context.Context, protocol.Empty) (protocol.Ready, error)
 		if err := r.Away(); err != nil {
 			waiting = append(waiting, protocol.AsError(err).Message)
 		}
+	}
+	if !s.definitions.isKnown() {
+		waiting = append(waiting, "the registry has not told how queues are defined")
 	}
 	if !s.next.known() {
 		waiting = append(waiting, "retry and dlq have not been started on this NATS")

@@ -250,7 +250,7 @@ func (q *queue) demand() {
 		d.Window = 1
 	case q.policy.fifo: // always the same: to change it may change the order
 		d.Window = 2 * lookahead
-	case len(q.filters) > 0, q.policy.maxPriority > 0:
+	case len(q.filters) > 0, q.jobs != nil, q.policy.maxPriority > 0:
 		d.Window += lookahead
 	}
 	for i := range l.remotes {

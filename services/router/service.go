@@ -102,12 +102,13 @@ type Service struct {
 	remotes    []*remoteBroker
 	adapter    *remoteBroker // that queues are on; nil: builtin
 
-	settings  settings
-	directory *directory
-	presence  *presence
-	peers     peers
-	space     space
-	next      next
+	settings    settings
+	directory   *directory
+	definitions *definitions
+	presence    *presence
+	peers       peers
+	space       space
+	next        next
 
 	draining   atomic.Bool
 	superseded atomic.Uint64 // outcomes that name nothing that is stored
@@ -142,7 +143,7 @@ func New(o Options) (*Service, error) {
 		inbox: nats.NewInbox(), done: make(chan struct{}),
 		tracer: tracing.New(otel.GetTracerProvider(), library, o.Version),
 	}
-	s.directory, s.presence = newDirectory(s), newPresence(s)
+	s.directory, s.definitions, s.presence = newDirectory(s), newDefinitions(s), newPresence(s)
 	s.settings.current = protocol.DefaultSettings()
 	s.builtin = builtin.New(o.Durability, s.nextOf)
 	s.words = wordsFor(s.builtin)
@@ -252,6 +253,7 @@ func (s *Service) listen(context.Context) error {
 		{"keepalive", protocol.SubjectKeepalive + "*", s.presence.keptAlive},
 		{"workers", protocol.SubjectWorkerChanged, s.directory.changed},
 		{"settings", protocol.SubjectSettingsChanged, s.settingsChanged},
+		{"config", protocol.SubjectConfigChanged, s.definitions.changed},
 		{"load", protocol.SubjectLoad, s.peers.heard},
 	} {
 		if _, err := s.mesh.Raw(sub.name, sub.subject, "", sub.handle); err != nil {
@@ -272,6 +274,7 @@ func (s *Service) watch(context.Context) error {
 	})
 	status := s.bulk.StatusChanged(nats.CONNECTED)
 	s.ending.Go(func() { s.directory.run(ctx) })
+	s.ending.Go(func() { s.definitions.run(ctx) })
 	s.ending.Go(func() { s.presence.run(ctx) })
 	s.ending.Go(func() { s.reconnected(ctx, status) })
 	s.ending.Go(func() { s.report(ctx) })
@@ -291,6 +294,7 @@ func (s *Service) reconnected(ctx context.Context, status <-chan nats.Status) {
 		case <-status:
 			s.presence.restart()
 			s.directory.refreshSoon()
+			s.definitions.readSoon()
 		case <-ctx.Done():
 			return
 		}
@@ -325,6 +329,16 @@ func (s *Service) serve(ctx context.Context) error {
 		return err
 	}
 	s.lifecycle.Add("publishes to topics", topics.Drain)
+	jobs, err := s.mesh.Raw("publish-job", protocol.SubjectPublishJob+">", mesh.QueueGroup, s.jobIngress(protocol.SubjectPublishJob, true).publish)
+	if err != nil {
+		return err
+	}
+	s.lifecycle.Add("jobs", jobs.Drain)
+	calls, err := s.mesh.Raw("enqueue", protocol.FunctionSubject(protocol.DefaultNamespace, protocol.FunctionEnqueue), mesh.QueueGroup, s.enqueueIngress(true).enqueue)
+	if err != nil {
+		return err
+	}
+	s.lifecycle.Add("enqueue", calls.Drain)
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"encoding/json"
 	"sync"
 
@@ -49,6 +50,12 @@ func (s *Service) settingsChanged(m *nats.Msg) {
 		return
 	}
 	s.set(&now)
+}
+
+// configure takes settings and answers once the lane does as they say.
+func (o *openLane) configure(ctx context.Context, now protocol.Settings) (protocol.Empty, error) {
+	o.s.set(&now)
+	return ask(ctx, o, func(*lane) protocol.Empty { return protocol.Empty{} })
 }
 
 // settingsChanged has the next deliveries begin as the settings say.

@@ -106,7 +106,8 @@ func (q *queue) sidelined(now int64) (*sideline, *consumer) {
 
 // withdraw takes e out of what is deliverable; false if it is not there.
 func (q *queue) withdraw(e *broker.Entry) bool {
-	return q.ready.remove(e) || slices.ContainsFunc(q.aside, func(s *sideline) bool { return s.remove(e) })
+	return q.ready.remove(e) || slices.ContainsFunc(q.aside, func(s *sideline) bool { return s.remove(e) }) ||
+		q.jobs != nil && q.jobs.withdraw(e)
 }
 
 // unsideline puts everything back, to be looked at anew.
@@ -117,6 +118,9 @@ func (q *queue) unsideline() {
 		}
 	}
 	q.aside = nil
+	if q.jobs != nil {
+		q.jobs.rejoin(&q.ready)
+	}
 }
 
 // deliverable is how many entries wait for a consumer.
@@ -124,6 +128,9 @@ func (q *queue) deliverable() int {
 	n := q.ready.size
 	for _, s := range q.aside {
 		n += s.size
+	}
+	if q.jobs != nil {
+		n += q.jobs.waiting()
 	}
 	return n
 }
@@ -136,6 +143,9 @@ func (q *queue) readyAhead(f func(*broker.Entry) bool) bool {
 		if s.size > 0 && slices.ContainsFunc(q.consumers, isFree) && !s.ahead(f) {
 			return false
 		}
+	}
+	if q.jobs != nil && !q.jobs.ahead(q.lane.now, f) {
+		return false
 	}
 	return q.ready.ahead(f)
 }

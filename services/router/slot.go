@@ -35,9 +35,11 @@ type openLane struct {
 
 // What others send to a lane's owner, in protocol.SubjectLane.
 const (
-	verbQueue  = "pub"   // followed by the execution and the route
-	verbTopic  = "topic" // followed by the topic
-	verbFollow = "follow"
+	verbQueue   = "pub"   // followed by the execution and the route
+	verbTopic   = "topic" // followed by the topic
+	verbJob     = "job"   // followed by the named queue
+	verbEnqueue = "enqueue"
+	verbFollow  = "follow"
 )
 
 // subject is what the lane's owner takes, up to what follows the verb.
@@ -99,6 +101,7 @@ func (s *Service) openLane(ctx context.Context, name string) (ledger.Handle, err
 		return nil, err
 	}
 	at.current.Store(o)
+	s.definitions.attach(at)
 	s.directory.attach(at)
 	s.lanes.Go(o.close)
 	return o, nil
@@ -123,11 +126,15 @@ func (o *openLane) open(ctx context.Context) error {
 		return err
 	}
 	queues, topics := o.s.queueIngress(o.at.subject(verbQueue)+".", false), o.s.topicIngress(o.at.subject(verbTopic)+".", false)
+	jobs := o.s.jobIngress(o.at.subject(verbJob)+".", false)
 	err = errors.Join(
 		o.listen("publish-", queues.prefix+">", queues.publish),
 		o.listen("topic-", topics.prefix+">", topics.publish),
+		o.listen("job-", jobs.prefix+">", jobs.publish),
+		o.listen("enqueue-", o.at.subject(verbEnqueue), o.s.enqueueIngress(false).enqueue),
 		o.listen("follow-", o.at.subject(verbFollow), o.follow),
-		o.listen("owner-", o.at.subject(askOwner), o.isOwned),
+		serve(o, protocol.VerbConfigure, o.configure),
+		o.listen("owner-", o.at.subject(askOwner), o.isOwned), // after the others: who is told of the owner may ask it
 	)
 	if err != nil {
 		o.drain(ctx)
@@ -138,6 +145,7 @@ func (o *openLane) open(ctx context.Context) error {
 	err = errors.Join(
 		serve(o, protocol.VerbClose, o.tell),
 		serve(o, protocol.VerbForget, o.forgetQueue),
+		serve(o, protocol.VerbDefine, o.define),
 		serve(o, protocol.VerbAudit, o.audit),
 		serve(o, protocol.VerbEntry, o.entry),
 		o.serveLetters(),

@@ -66,10 +66,7 @@ func (m *inProcess) start(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	defer cancel()
-	var err error
-	if m.server, err = natsserver.Start(ctx, natsserver.Options{DataDir: m.data, Port: m.port, Logger: m.log}); err != nil {
-		t.Fatalf("starting NATS: %v", err)
-	}
+	m.startNATS(ctx, t)
 	at, err := url.Parse(m.server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +107,25 @@ func (m *inProcess) start(t *testing.T) {
 		m.services = append(m.services, s)
 	}
 	m.awaitReady(ctx, t)
+}
+
+func (m *inProcess) startNATS(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var err error
+	if m.server, err = natsserver.Start(ctx, natsserver.Options{DataDir: m.data, Port: m.port, Logger: m.log}); err != nil {
+		t.Fatalf("starting NATS: %v", err)
+	}
+}
+
+// sever ends NATS under the running services and starts it again.
+func (m *inProcess) sever(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	defer cancel()
+	if err := m.server.Stop(ctx); err != nil {
+		t.Fatalf("stopping NATS: %v", err)
+	}
+	m.startNATS(ctx, t)
 }
 
 // awaitReady returns when each service says it is ready: they need each other,

@@ -255,7 +255,7 @@ func TestListsArePaged(t *testing.T) {
 	if len(executions) != 7 || executions[6] != "run-6" {
 		t.Errorf("executions %v", executions)
 	}
-	for _, bad := range []string{"queues?limit=0", "queues?limit=1001", "waiting?limit=-1", "dead-letters?offset=-1", "queues?queue=x", "queues?nonsense=1", "dead-letters?queue=a/b&topic=c"} {
+	for _, bad := range []string{"queues?limit=0", "queues?limit=1001", "waiting?limit=-1", "dead-letters?offset=-1", "queues?queue=x::y", "queues?nonsense=1", "dead-letters?queue=a/b&topic=c"} {
 		problem(t, call(t, m.HTTP, "GET", api+"/"+bad, ""), http.StatusBadRequest, protocol.CodeInvalidArgs)
 	}
 }

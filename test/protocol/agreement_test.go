@@ -47,7 +47,7 @@ var described = []any{
 	protocol.Bye{}, protocol.Claims{}, protocol.ClaimsRequest{}, protocol.Empty{}, protocol.Error{}, protocol.FinishedWork{}, protocol.FunctionSpec{},
 	protocol.Hello{}, protocol.Keepalive{}, protocol.KeepaliveReply{}, protocol.PublishAck{}, protocol.RefusedSubscription{},
 	protocol.Registered{}, protocol.RegisteredSubscription{}, protocol.SubscriptionSpec{},
-	protocol.ServedFunction{}, protocol.EnqueueRequest{}, protocol.EnqueueReply{}, protocol.DefineRequest{}, protocol.DefineReply{}, protocol.QueueDefinition{},
+	protocol.DeclaredFunction{}, protocol.ServedFunction{}, protocol.EnqueueRequest{}, protocol.EnqueueReply{}, protocol.DefineRequest{}, protocol.DefineReply{}, protocol.QueueDefinition{},
 }
 
 func read(t *testing.T, path string) string {

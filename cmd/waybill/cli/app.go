@@ -101,6 +101,19 @@ func ask[R any](a *app, subject string, q any) (R, error) {
 
 // askWithin is ask with another time for the answer.
 func askWithin[R any](a *app, within time.Duration, subject string, q any) (R, error) {
+	answer, err := operatedWithin(a, within, func(ctx context.Context, nc *nats.Conn) (R, error) {
+		return mesh.Request[R](ctx, nc, subject, q)
+	})
+	return answer, unreachable(err)
+}
+
+// operated asks several services, or one more than once.
+func operated[R any](a *app, do func(ctx context.Context, nc *nats.Conn) (R, error)) (R, error) {
+	return operatedWithin(a, askTimeout, do)
+}
+
+// operatedWithin is operated with another time for the answer.
+func operatedWithin[R any](a *app, within time.Duration, do func(ctx context.Context, nc *nats.Conn) (R, error)) (R, error) {
 	var none R
 	nc, err := a.connect()
 	if err != nil {
@@ -108,20 +121,6 @@ func askWithin[R any](a *app, within time.Duration, subject string, q any) (R, e
 	}
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(a.ctx, within)
-	defer cancel()
-	answer, err := mesh.Request[R](ctx, nc, subject, q)
-	return answer, unreachable(err)
-}
-
-// operated asks several services.
-func operated[R any](a *app, do func(ctx context.Context, nc *nats.Conn) (R, error)) (R, error) {
-	var none R
-	nc, err := a.connect()
-	if err != nil {
-		return none, err
-	}
-	defer nc.Close()
-	ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
 	defer cancel()
 	return do(ctx, nc)
 }

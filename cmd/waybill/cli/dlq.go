@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -24,7 +25,7 @@ type dlqCmd struct {
 }
 
 type dlqLsCmd struct {
-	Queue  string `arg:"" optional:"" help:"EXECUTION/ROUTE; TOPIC for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
+	Queue  string `arg:"" optional:"" help:"EXECUTION/ROUTE; the NAME of a named queue, or of a topic for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
 	Limit  int    `default:"50" help:"At most this many; 0 for all."`
 	Offset int    `help:"After this many."`
 
@@ -34,41 +35,28 @@ type dlqLsCmd struct {
 func (c *dlqLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
 
 func (c *dlqLsCmd) list(a *app) error {
-	q := protocol.DeadListRequest{Offset: c.Offset}
 	if err := checkLimit(c.Limit); err != nil {
 		return err
 	}
-	if c.Queue != "" {
-		var err error
-		if q.Queue, q.Topic, err = operate.QueueOrTopic(c.Queue); err != nil {
-			return err
-		}
+	sources, err := sources(c.Queue)
+	if err != nil {
+		return err
 	}
-	page, err := c.pages(a, q)
+	page, err := operated(a, func(ctx context.Context, nc *nats.Conn) (protocol.DeadPage, error) {
+		return operate.DeadLetters(ctx, nc, operate.Letters{Sources: sources, Offset: c.Offset, Limit: c.Limit})
+	})
 	if err != nil {
 		return err
 	}
 	return a.show(page, func() { c.report(a, &page) })
 }
 
-// pages reads as many pages as the limit asks for, as one.
-func (c *dlqLsCmd) pages(a *app, q protocol.DeadListRequest) (protocol.DeadPage, error) {
-	all := protocol.DeadPage{Letters: []protocol.DeadLetter{}}
-	for {
-		q.Limit = 1000
-		if c.Limit > 0 {
-			q.Limit = min(q.Limit, c.Limit-len(all.Letters))
-		}
-		page, err := ask[protocol.DeadPage](a, protocol.SubjectDeadList, q)
-		if err != nil {
-			return all, err
-		}
-		all.Letters, all.Total = append(all.Letters, page.Letters...), page.Total
-		q.Offset += len(page.Letters)
-		if len(page.Letters) < q.Limit || len(all.Letters) == c.Limit {
-			return all, nil
-		}
+// sources are what a name stands for; none for none, which is everything.
+func sources(name string) ([]operate.Source, error) {
+	if name == "" {
+		return nil, nil
 	}
+	return operate.Sources(name)
 }
 
 func (c *dlqLsCmd) report(a *app, page *protocol.DeadPage) {
@@ -145,40 +133,47 @@ func payloadText(b []byte) string {
 
 // target is what redrive and discard act on.
 type target struct {
-	What string `arg:"" optional:"" name:"queue-or-id" help:"EXECUTION/ROUTE for those of a queue, TOPIC for those of all that subscribe to it, TOPIC::observer:ID or TOPIC::@GROUP, or a message id."`
+	What string `arg:"" optional:"" name:"queue-or-id" help:"EXECUTION/ROUTE for those of a queue, the NAME of a named queue or of a topic for those of all that subscribe to it, TOPIC::observer:ID or TOPIC::@GROUP, or a message id."`
 	All  bool   `help:"All of all queues."`
 }
 
-func (t *target) request() (protocol.DeadActRequest, error) {
-	none := protocol.DeadActRequest{}
+// chosen is a target that was read: one of a message, sources and all.
+type chosen struct {
+	message string
+	sources []operate.Source
+	all     bool
+}
+
+func (t *target) choose() (chosen, error) {
 	switch {
 	case t.All && t.What != "":
-		return none, protocol.Errorf(protocol.CodeInvalidArgs, "%q and --all: give one of them", t.What)
+		return chosen{}, protocol.Errorf(protocol.CodeInvalidArgs, "%q and --all: give one of them", t.What)
 	case t.All:
-		return protocol.DeadActRequest{All: true}, nil
+		return chosen{all: true}, nil
 	case t.What == "":
-		return none, protocol.Errorf(protocol.CodeInvalidArgs, "which? EXECUTION/ROUTE, a topic, a message id, or --all")
+		return chosen{}, protocol.Errorf(protocol.CodeInvalidArgs, "which? EXECUTION/ROUTE, a named queue, a topic, a message id, or --all")
 	}
 	if id, err := uuid.Parse(t.What); err == nil {
-		return protocol.DeadActRequest{MessageID: id.String()}, nil
+		return chosen{message: id.String()}, nil
 	}
-	queue, topic, err := operate.QueueOrTopic(t.What)
-	return protocol.DeadActRequest{Queue: queue, Topic: topic}, err
+	sources, err := operate.Sources(t.What)
+	return chosen{sources: sources}, err
 }
 
 // none says how what was asked for was read, when there is nothing of it.
-func (t *target) none(nothing string) string {
-	q, _ := t.request()
-	switch {
-	case q.MessageID != "":
-		return nothing + " with the message id " + q.MessageID
-	case q.Topic != "":
-		return nothing + " of those who subscribe to the topic " + q.Topic
-	case q.Queue != "":
-		return nothing + " of " + q.Queue
-	default:
-		return nothing
+func (c *chosen) none(nothing string) string {
+	if c.message != "" {
+		return nothing + " with the message id " + c.message
 	}
+	var of []string
+	for _, s := range c.sources {
+		if s.Topic != "" {
+			of = append(of, "of those who subscribe to the topic "+s.Topic)
+		} else {
+			of = append(of, "of "+s.Queue)
+		}
+	}
+	return strings.TrimSpace(nothing + " " + strings.Join(of, ", or "))
 }
 
 // notFound is the error of a message id that nothing is there of. A queue, a
@@ -189,22 +184,23 @@ func notFound(nothing, next string) error {
 
 // act redrives or discards and says how many.
 func (t *target) act(a *app, subject, done string) error {
-	q, err := t.request()
+	of, err := t.choose()
 	if err != nil {
 		return err
 	}
-	q.By = whoAsks()
 	var reply protocol.DeadActReply
-	err = a.during(done, t.dead(a, &q), func() (err error) {
-		reply, err = askWithin[protocol.DeadActReply](a, longTimeout, subject, q)
+	err = a.during(done, of.dead(a), func() (err error) {
+		reply, err = operatedWithin(a, longTimeout, func(ctx context.Context, nc *nats.Conn) (protocol.DeadActReply, error) {
+			return operate.ActOnLetters(ctx, nc, subject, of.sources, protocol.DeadActRequest{MessageID: of.message, All: of.all, By: whoAsks()})
+		})
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	next := command(a.flags.NATS, "dlq ls")
-	if reply.Count+reply.Refused == 0 && q.MessageID != "" {
-		return notFound(t.none("there are no dead letters"), next)
+	if reply.Count+reply.Refused == 0 && of.message != "" {
+		return notFound(of.none("there are no dead letters"), next)
 	}
 	return a.show(reply, func() {
 		a.sayf("%s %s", done, plural(reply.Count, "dead letter", "dead letters"))
@@ -212,18 +208,20 @@ func (t *target) act(a *app, subject, done string) error {
 			a.hintf("%s of executions that are closed, and stay", plural(reply.Refused, "dead letter is", "dead letters are"))
 		}
 		if reply.Count == 0 {
-			a.hintf("%s; see what there is: %s", t.none("there are no dead letters"), next)
+			a.hintf("%s; see what there is: %s", of.none("there are no dead letters"), next)
 		}
 	})
 }
 
 // dead counts the dead letters that are acted on.
-func (t *target) dead(a *app, q *protocol.DeadActRequest) func(context.Context) (int64, error) {
-	if q.MessageID != "" {
+func (c *chosen) dead(a *app) func(context.Context) (int64, error) {
+	if c.message != "" {
 		return nil
 	}
 	return func(context.Context) (int64, error) {
-		page, err := ask[protocol.DeadPage](a, protocol.SubjectDeadList, protocol.DeadListRequest{Queue: q.Queue, Topic: q.Topic, Limit: 1})
+		page, err := operated(a, func(ctx context.Context, nc *nats.Conn) (protocol.DeadPage, error) {
+			return operate.DeadLetters(ctx, nc, operate.Letters{Sources: c.sources, Limit: 1})
+		})
 		return page.Total, err
 	}
 }

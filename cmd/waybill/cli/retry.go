@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -18,7 +20,7 @@ type retryCmd struct {
 }
 
 type retryLsCmd struct {
-	Queue     string `arg:"" optional:"" help:"EXECUTION/ROUTE; TOPIC for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
+	Queue     string `arg:"" optional:"" help:"EXECUTION/ROUTE; the NAME of a named queue, or of a topic for all that subscribe to it; TOPIC::observer:ID, TOPIC::@GROUP. Default all."`
 	Execution string `help:"Only this execution's." placeholder:"ID"`
 	Limit     int    `default:"50" help:"At most this many; 0 for all."`
 
@@ -28,17 +30,14 @@ type retryLsCmd struct {
 func (c *retryLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
 
 func (c *retryLsCmd) list(a *app) error {
-	q := protocol.WaitingListRequest{Execution: c.Execution}
 	if err := errors.Join(checkOnly(c.Execution), checkLimit(c.Limit)); err != nil {
 		return err
 	}
-	if c.Queue != "" {
-		var err error
-		if q.Queue, q.Topic, err = operate.QueueOrTopic(c.Queue); err != nil {
-			return err
-		}
+	sources, err := sources(c.Queue)
+	if err != nil {
+		return err
 	}
-	page, err := c.pages(a, q)
+	page, err := waiting(a, sources, c.Execution, c.Limit)
 	if err != nil {
 		return err
 	}
@@ -52,24 +51,10 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// pages reads as many pages as the limit asks for, as one.
-func (c *retryLsCmd) pages(a *app, q protocol.WaitingListRequest) (protocol.WaitingPage, error) {
-	all := protocol.WaitingPage{Messages: []protocol.WaitingMessage{}}
-	for {
-		q.Limit = 1000
-		if c.Limit > 0 {
-			q.Limit = min(q.Limit, c.Limit-len(all.Messages))
-		}
-		page, err := ask[protocol.WaitingPage](a, protocol.SubjectWaitingList, q)
-		if err != nil {
-			return all, err
-		}
-		all.Messages = append(all.Messages, page.Messages...)
-		all.Total, all.Next, q.After = page.Total, page.Next, page.Next
-		if page.Next == "" || c.Limit > 0 && len(all.Messages) >= c.Limit {
-			return all, nil
-		}
-	}
+func waiting(a *app, sources []operate.Source, execution string, limit int) (protocol.WaitingPage, error) {
+	return operated(a, func(ctx context.Context, nc *nats.Conn) (protocol.WaitingPage, error) {
+		return operate.Waiting(ctx, nc, sources, execution, limit)
+	})
 }
 
 func (c *retryLsCmd) report(a *app, page *protocol.WaitingPage) {
@@ -88,7 +73,7 @@ func (c *retryLsCmd) report(a *app, page *protocol.WaitingPage) {
 		g.row(w.MessageID, w.Queue, strconv.FormatUint(uint64(w.Attempt), 10)+of, until(w.Due), why(&w))
 	}
 	g.write(a.stdout)
-	if shown := int64(len(page.Messages)); page.Next != "" {
+	if shown := int64(len(page.Messages)); shown < page.Total {
 		a.hintf("%d of %d; more: --limit", shown, page.Total)
 	}
 	a.hintf("let one go at once: %s; drop it: %s", command(a.flags.NATS, "retry now ID"), command(a.flags.NATS, "retry cancel ID"))
@@ -131,62 +116,63 @@ type waitingTarget struct {
 }
 
 func (t *waitingTarget) act(a *app, subject, done string) error {
-	q, err := t.request()
+	of, err := t.choose()
 	if err != nil {
 		return err
 	}
-	q.By = whoAsks()
 	var reply protocol.WaitingActReply
-	err = a.during(done, t.waiting(a, &q), func() (err error) {
-		reply, err = askWithin[protocol.WaitingActReply](a, longTimeout, subject, q)
+	err = a.during(done, t.waiting(a, &of), func() (err error) {
+		reply, err = operatedWithin(a, longTimeout, func(ctx context.Context, nc *nats.Conn) (protocol.WaitingActReply, error) {
+			q := protocol.WaitingActRequest{MessageID: of.message, Execution: t.Execution, All: of.all, By: whoAsks()}
+			return operate.ActOnWaiting(ctx, nc, subject, of.sources, q)
+		})
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	next := command(a.flags.NATS, "retry ls")
-	if reply.Count == 0 && q.MessageID != "" {
-		return notFound(t.none("nothing waits"), next)
+	if reply.Count == 0 && of.message != "" {
+		return notFound(of.none("nothing waits"), next)
 	}
 	return a.show(reply, func() {
 		a.sayf("%s %s", done, plural(reply.Count, "message", "messages"))
 		if reply.Count == 0 {
-			a.hintf("%s; see what waits: %s", t.none("nothing waits"), next)
+			a.hintf("%s; see what waits: %s", t.none(&of, "nothing waits"), next)
 		}
 	})
 }
 
 // none says how what was asked for was read, when there is nothing of it.
-func (t *waitingTarget) none(nothing string) string {
+func (t *waitingTarget) none(of *chosen, nothing string) string {
 	if t.Execution != "" {
 		return nothing + " of the execution " + t.Execution
 	}
-	return t.target.none(nothing)
+	return of.none(nothing)
 }
 
 // waiting counts the messages that are acted on.
-func (t *waitingTarget) waiting(a *app, q *protocol.WaitingActRequest) func(context.Context) (int64, error) {
-	if q.MessageID != "" {
+func (t *waitingTarget) waiting(a *app, of *chosen) func(context.Context) (int64, error) {
+	if of.message != "" {
 		return nil
 	}
 	return func(context.Context) (int64, error) {
-		page, err := ask[protocol.WaitingPage](a, protocol.SubjectWaitingList, protocol.WaitingListRequest{Queue: q.Queue, Topic: q.Topic, Execution: q.Execution, Limit: 1})
+		page, err := waiting(a, of.sources, t.Execution, 1)
 		return page.Total, err
 	}
 }
 
-func (t *waitingTarget) request() (protocol.WaitingActRequest, error) {
-	if t.Execution != "" {
-		if err := checkOnly(t.Execution); err != nil {
-			return protocol.WaitingActRequest{}, err
-		}
-		if t.All || t.What != "" {
-			return protocol.WaitingActRequest{}, protocol.Errorf(protocol.CodeInvalidArgs, "--execution and something else: give one of them")
-		}
-		return protocol.WaitingActRequest{Execution: t.Execution}, nil
+func (t *waitingTarget) choose() (chosen, error) {
+	if t.Execution == "" {
+		return t.target.choose()
 	}
-	q, err := t.target.request()
-	return protocol.WaitingActRequest{MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, All: q.All}, err
+	if err := checkOnly(t.Execution); err != nil {
+		return chosen{}, err
+	}
+	if t.All || t.What != "" {
+		return chosen{}, protocol.Errorf(protocol.CodeInvalidArgs, "--execution and something else: give one of them")
+	}
+	return chosen{}, nil
 }
 
 type retryNowCmd struct{ waitingTarget }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/daemon"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/natsserver"
@@ -21,7 +22,7 @@ type upCmd struct {
 	Data                  string        `help:"Directory that holds everything; it belongs to one process. Default ./waybill-data." placeholder:"DIR" type:"path"`
 	Listen                string        `help:"Where NATS listens; port 0 takes a free one. Default 127.0.0.1:4222." placeholder:"HOST:PORT"`
 	HTTP                  string        `name:"http" help:"Where HTTP is served: the API, its description at /docs/, health and metrics; port 0 takes a free one. Default 127.0.0.1:8000." placeholder:"HOST:PORT"`
-	Config                string        `help:"YAML file with these and more settings; flags win." placeholder:"FILE" type:"path"`
+	Config                string        `help:"YAML file with these and more settings; flags win. What it says of the mesh itself is for one that has no configuration yet: what is stored wins, and is changed with waybill config apply." placeholder:"FILE" type:"path"`
 	Sync                  string        `help:"When a publish is on disk: always (before it is answered), or the time between two fsyncs, such as 2m. Default always." placeholder:"always|DURATION"`
 	DrainTimeout          time.Duration `help:"How long a shutdown may take. Default 10s." placeholder:"DURATION"`
 	ActivationTimeoutMs   *int64        `help:"Set the time limit of a delivery to an observer without one of its own, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
@@ -72,28 +73,33 @@ func started(a *app, command string, err error) error {
 	return err
 }
 
-// options are the defaults, then the file's, then the flags'.
+// options are the defaults, then the file's, then the environment's, then the
+// flags'.
 func (c *upCmd) options(a *app) (up.Options, error) {
 	o := up.Options{Version: a.version, Logger: a.log(c.LogLevel), AcceptLoss: c.AcceptLoss}
-	if c.Config != "" {
-		if err := up.ReadConfig(c.Config, &o); err != nil {
-			return o, err
-		}
+	o.Change = config.SettingsDocument(protocol.SettingsChange{
+		Observers: protocol.ObserverSettingsChange{
+			ActivationTimeoutMs: c.ActivationTimeoutMs, ObserverGraceMs: c.ObserverGraceMs,
+		},
+		SubscriberRetentionMs: c.SubscriberRetentionMs,
+	})
+	warnings, err := up.ReadConfig(c.Config, &o)
+	if err != nil {
+		return o, err
+	}
+	for _, text := range warnings {
+		a.hintf("%s", text)
 	}
 	override(&o.Data, c.Data)
 	override(&o.Listen, c.Listen)
 	override(&o.HTTP, c.HTTP)
 	override(&o.Drain, c.DrainTimeout)
-	override(&o.Settings.Observers.ActivationTimeoutMs, c.ActivationTimeoutMs)
-	override(&o.Settings.Observers.ObserverGraceMs, c.ObserverGraceMs)
-	override(&o.Settings.SubscriberRetentionMs, c.SubscriberRetentionMs)
 	if c.DrainTimeout < 0 {
 		return o, protocol.Errorf(protocol.CodeInvalidArgs, "--drain-timeout is %v: it is above 0", c.DrainTimeout)
 	}
 	if c.Sync == "" {
 		return o, nil
 	}
-	var err error
 	o.Sync, err = up.ParseSync(c.Sync)
 	return o, err
 }

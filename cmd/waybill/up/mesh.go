@@ -160,7 +160,10 @@ func (m *Mesh) bulk() mesh.ConnectOptions { return mesh.ConnectOptions{URL: m.na
 // that starts again on its data has its leases back at once.
 
 func (m *Mesh) registry() (service, error) {
-	return registry.New(registry.Options{Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, Settings: m.o.Settings})
+	return registry.New(registry.Options{
+		Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger,
+		Config: registry.ConfigOptions{Seed: m.o.Seed, Change: m.o.Change, By: "waybill up"},
+	})
 }
 
 func (m *Mesh) retry() (service, error) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/gateway"
 	"github.com/waybill-mq/waybill/services/router"
@@ -36,8 +37,9 @@ type Options struct {
 	Limits router.Limits
 	// MaxPayload of a message in bytes; default protocol.DefaultMaxPayload.
 	MaxPayload int
-	// Settings of the mesh to change; what is not named stays as it was.
-	Settings protocol.SettingsChange
+	// Seed is the mesh's configuration where it has none yet, Change what is
+	// changed of it at each start.
+	Seed, Change config.Document
 	// Drain bounds Stop; default DefaultDrain.
 	Drain time.Duration
 	// AcceptLoss is the operator's word to start on a damaged store without what

@@ -32,6 +32,9 @@ type Capabilities struct {
 	// Resumes says that a delivery survives its router: the next owner applies
 	// its outcome. A broker that binds deliveries to a connection redelivers.
 	Resumes bool
+	// Open says that other programs may put messages straight into its queues;
+	// they are handled as if they had been published.
+	Open bool
 	// MaxName bounds a scoped name in bytes; 0: no bound of its own.
 	MaxName int
 }
@@ -57,6 +60,7 @@ func (c Capabilities) List() []Capability {
 		either("schedules", c.Schedules, "a publish may say when its message is due", "a message is due when it is published"),
 		c.dedup(),
 		either("resumes", c.Resumes, "a handler may outlive its router: its outcome counts", "a message whose router stops is delivered again; the first handler's outcome is superseded"),
+		either("open", c.Open, "what another program puts straight into a queue is handled too", "nobody but the mesh can put anything into a queue"),
 		c.maxName(),
 	}
 }

@@ -52,7 +52,7 @@ func TestRefusal(t *testing.T) {
 
 // Every capability has a value and says what it means, whatever it is.
 func TestCapabilitiesAreExplained(t *testing.T) {
-	all := broker.Capabilities{Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true, FIFO: true, Priorities: true, Schedules: true, Dedup: 1, Resumes: true, MaxName: 255}
+	all := broker.Capabilities{Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true, FIFO: true, Priorities: true, Schedules: true, Dedup: 1, Resumes: true, Open: true, MaxName: 255}
 	none := broker.Capabilities{Delay: broker.DelayNone}.List()
 	for i, has := range all.List() {
 		if has.Name == "" || has.Value == "" || has.Text == "" || none[i].Value == has.Value || none[i].Text == "" || none[i].Name != has.Name {

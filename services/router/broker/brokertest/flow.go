@@ -272,9 +272,11 @@ func (s *suite) acknowledgedOverRestart() {
 }
 
 // longHandlerOverRestart: a handler that runs meanwhile runs once, though others
-// are idle, and its outcome counts.
+// are idle, and its outcome counts; where deliveries end with their router it
+// runs again.
 func (s *suite) longHandlerOverRestart() {
 	if !s.Capabilities.Resumes {
+		s.heldDuring(s.Restart)
 		return
 	}
 	const idle = 5

@@ -18,8 +18,15 @@ type Target struct {
 	Broker       string
 	Capabilities broker.Capabilities
 	// Restart stops the mesh, NATS included, and starts it again on the same
-	// data and address; nil leaves the tests of that out.
+	// data and address.
 	Restart func(t *testing.T)
+	// Sever cuts every connection between the running mesh and what keeps its
+	// messages, and lets it connect again.
+	Sever func(t *testing.T)
+	// Put puts a message straight into a queue, as another program would that
+	// knows the broker and not the mesh. queue is as in Subscription. nil for a
+	// broker that is not Open.
+	Put func(t *testing.T, queue string, headers map[string]any, body []byte)
 }
 
 type testCase struct {
@@ -55,6 +62,14 @@ var together = []testCase{
 	{"Redrive", (*suite).redrive},
 	{"Discard", (*suite).discard},
 	{"Headers", (*suite).headers},
+	{"Names", (*suite).names},
+	{"TopicNames", (*suite).topicNames},
+	{"LongNames", (*suite).longNames},
+	{"Counters", (*suite).counters},
+	{"Largest", (*suite).largest},
+	{"ShortPassesLong", (*suite).shortPassesLong},
+	{"Superseded", (*suite).superseded},
+	{"Foreign", (*suite).foreign},
 	{"FreshFlowPastFailing", (*suite).freshFlow},
 	{"Isolation", (*suite).isolation},
 	{"Concurrency", (*suite).concurrency},
@@ -106,6 +121,16 @@ var together = []testCase{
 	{"Visibility", (*suite).visibility},
 	{"PausedObserver", (*suite).pausedObserver},
 	{"ObservedPriority", (*suite).observedPriority},
+	{"JobRuns", (*suite).jobRuns},
+	{"JobDefined", (*suite).jobDefined},
+	{"JobRefused", (*suite).jobRefused},
+	{"JobWaits", (*suite).jobWaits},
+	{"JobConcurrency", (*suite).jobConcurrency},
+	{"JobOrder", (*suite).jobOrder},
+	{"JobTimeout", (*suite).jobTimeout},
+	{"JobPriority", (*suite).jobPriority},
+	{"JobNamespaces", (*suite).jobNamespaces},
+	{"JobQueueRemoved", (*suite).jobQueueRemoved},
 	{"Scheduled", (*suite).scheduled},
 	{"ScheduledPast", (*suite).scheduledPast},
 	{"ScheduleRefused", (*suite).scheduleRefused},
@@ -116,9 +141,29 @@ var together = []testCase{
 	{"ExecutionNeighbours", (*suite).executionNeighbours},
 }
 
+// alone are those that restart the mesh or cut it off.
+var alone = []testCase{
+	{"Severed", (*suite).severed},
+	{"HeldWhileSevered", (*suite).heldWhileSevered},
+	{"BudgetOverRestart", (*suite).budgetOverRestart},
+	{"BacklogOverRestart", (*suite).backlogOverRestart},
+	{"AcknowledgedOverRestart", (*suite).acknowledgedOverRestart},
+	{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
+	{"TopicOverRestart", (*suite).topicOverRestart},
+	{"JobsOverRestart", (*suite).jobsOverRestart},
+	{"ScheduledOverRestart", (*suite).scheduledOverRestart},
+	{"FIFOOverRestart", (*suite).fifoOverRestart},
+	{"BlockedOverRestart", (*suite).blockedOverRestart},
+	{"FiltersOverRestart", (*suite).filtersOverRestart},
+	{"ClosedOverRestart", (*suite).closedOverRestart},
+}
+
 // Run runs the suite. Its tests share the mesh and run side by side, each in
 // executions of its own; those that restart it come last, alone.
 func Run(t *testing.T, target Target) {
+	if target.Restart == nil || target.Sever == nil || target.Capabilities.Open != (target.Put != nil) {
+		t.Fatal("the target lacks Restart, Sever, or Put for a broker that is Open: no row may be left out")
+	}
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
 			t.Run(c.name, func(t *testing.T) {
@@ -127,24 +172,7 @@ func Run(t *testing.T, target Target) {
 			})
 		}
 	})
-	if target.Restart == nil {
-		return
-	}
-	for _, c := range []struct {
-		name string
-		test func(*suite)
-	}{
-		{"BudgetOverRestart", (*suite).budgetOverRestart},
-		{"BacklogOverRestart", (*suite).backlogOverRestart},
-		{"AcknowledgedOverRestart", (*suite).acknowledgedOverRestart},
-		{"LongHandlerOverRestart", (*suite).longHandlerOverRestart},
-		{"TopicOverRestart", (*suite).topicOverRestart},
-		{"ScheduledOverRestart", (*suite).scheduledOverRestart},
-		{"FIFOOverRestart", (*suite).fifoOverRestart},
-		{"BlockedOverRestart", (*suite).blockedOverRestart},
-		{"FiltersOverRestart", (*suite).filtersOverRestart},
-		{"ClosedOverRestart", (*suite).closedOverRestart},
-	} {
+	for _, c := range alone {
 		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
 	}
 }

@@ -157,6 +157,7 @@ func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
 	sum.Groups += q.Groups
 	sum.HeldGroups += q.HeldGroups
 	sum.BlockedGroups += q.BlockedGroups
+	sum.Unserved = append(sum.Unserved, q.Unserved...)
 	for name, n := range q.Counters {
 		sum.Counters[name] += n
 	}

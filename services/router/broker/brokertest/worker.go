@@ -29,7 +29,8 @@ type worker struct {
 	revision uint64
 	subs     map[string]bool // deliver subjects
 	specs    []protocol.SubscriptionSpec
-	running  map[string]bool // tokens
+	serves   []protocol.DeclaredFunction // whose jobs it takes
+	running  map[string]bool             // tokens
 	ids      map[string]string
 	warnings []string
 	stopped  chan struct{}
@@ -95,16 +96,24 @@ func (w *worker) hello(specs ...protocol.SubscriptionSpec) {
 	w.mu.Lock()
 	w.specs = specs
 	w.revision++
-	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: specs}
+	hello := w.said()
 	w.mu.Unlock()
 	r := ask[protocol.Registered](w.s, protocol.SubjectHello, hello)
 	w.warnings = r.Warnings
 	for _, sub := range r.Subscriptions {
 		w.listen(sub)
 	}
+	for _, f := range r.Functions {
+		w.listen(protocol.RegisteredSubscription{Ref: f.ID, Deliver: f.Deliver})
+	}
 	if err := w.nc.Flush(); err != nil {
 		w.s.Fatalf("subscribing: %v", err)
 	}
+}
+
+// said is what the worker declares. Locked.
+func (w *worker) said() protocol.Hello {
+	return protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: w.specs, Functions: w.serves, Jobs: len(w.serves) > 0}
 }
 
 // tryHello returns what a declaration is refused with.
@@ -193,7 +202,7 @@ func (w *worker) forgotten(m *nats.Msg) {
 		return
 	}
 	w.mu.Lock()
-	body, err := json.Marshal(protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: w.specs})
+	body, err := json.Marshal(w.said())
 	w.mu.Unlock()
 	if err == nil {
 		_ = w.nc.Publish(protocol.SubjectHello, body) // the next keepalive asks again

@@ -122,7 +122,7 @@ func inward(d *amqp.Delivery) (m *broker.Message, meta broker.Meta, own bool) {
 	meta.Attempt = 1
 	if own {
 		m.ID = protocol.MessageID(id)
-		m.Headers = userHeaders(d.Headers)
+		m.Headers = userHeaders(d.Headers, true)
 		m.Group, m.Story = text(d.Headers[protocol.HeaderGroup]), []byte(text(d.Headers[headerStory]))
 		readMeta(d.Headers, &meta)
 		return m, meta, true
@@ -132,7 +132,7 @@ func inward(d *amqp.Delivery) (m *broker.Message, meta broker.Meta, own bool) {
 	if !d.Timestamp.IsZero() {
 		m.PublishedAt = d.Timestamp.UnixNano()
 	}
-	m.Headers = userHeaders(d.Headers)
+	m.Headers = userHeaders(d.Headers, false)
 	for name, value := range map[string]string{headerContentType: d.ContentType, protocol.HeaderCorrelation: d.CorrelationId} {
 		if _, has := m.Headers[name]; value != "" && !has && carried(name, value) {
 			if m.Headers == nil {
@@ -175,16 +175,15 @@ func readMeta(h amqp.Table, meta *broker.Meta) {
 	meta.Error, meta.Source, meta.Spans = text(h[headerError]), text(h[headerSource]), text(h[headerSpans])
 }
 
+// ofJobs are the mesh's own headers that a job has from its enqueuer.
+var ofJobs = map[string]bool{protocol.HeaderFunction: true, protocol.HeaderNamespace: true, protocol.HeaderReceipt: true}
+
 // userHeaders are those of a message that are its publisher's.
-func userHeaders(h amqp.Table) map[string][]string {
+func userHeaders(h amqp.Table, trusted bool) map[string][]string {
 	var own map[string][]string
 	for name, value := range h {
-		lower := strings.ToLower(name)
-		if protocol.ReservedHeader(name) || strings.HasPrefix(lower, "waybill-") || lower == "nats-msg-id" {
-			continue
-		}
 		v := text(value)
-		if !carried(name, v) {
+		if !(trusted && ofJobs[name]) && !publishers(name, v) {
 			continue
 		}
 		if own == nil {
@@ -193,6 +192,12 @@ func userHeaders(h amqp.Table) map[string][]string {
 		own[name] = []string{v}
 	}
 	return own
+}
+
+// publishers says whether a publisher may have set a header.
+func publishers(name, value string) bool {
+	lower := strings.ToLower(name)
+	return !strings.HasPrefix(lower, "waybill-") && lower != "nats-msg-id" && carried(name, value)
 }
 
 // carried says whether NATS carries such a header.

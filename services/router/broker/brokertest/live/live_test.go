@@ -61,7 +61,10 @@ func answers(address string) bool {
 
 // A broker that cannot be started says why.
 func TestDoesNotStart(t *testing.T) {
-	r := newRabbitMQ(t, t.TempDir(), "no_such_setting = 1")
+	r, err := newRabbitMQ(t.TempDir(), "no_such_setting = 1")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := r.start(); err == nil || !strings.Contains(err.Error(), "no_such_setting") {
 		t.Errorf("a broken configuration: %v", err)
 	}

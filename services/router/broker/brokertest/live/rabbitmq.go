@@ -31,22 +31,41 @@ func SharedRabbitMQ(t testing.TB) *RabbitMQ {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.RabbitMQ == nil {
-		dir, err := os.MkdirTemp("", "waybill-rabbitmq-") //nolint:usetesting // it outlives the test that comes first
+		r, err := RunRabbitMQ("")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("this test needs RabbitMQ: %v", err)
 		}
-		r := newRabbitMQ(t, dir, "")
-		r.Start(t)
 		shared.RabbitMQ = r
 	}
 	return shared.RabbitMQ
+}
+
+// RunRabbitMQ starts one that ends with this program, and then is gone with its
+// data, which is in a directory below the one given; default the system's for
+// what passes.
+func RunRabbitMQ(below string) (*RabbitMQ, error) {
+	dir, err := os.MkdirTemp(below, "waybill-rabbitmq-")
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRabbitMQ(dir, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := r.start(); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // StartRabbitMQ starts one for this test alone, that may be killed and started
 // again. config has lines to add to its rabbitmq.conf.
 func StartRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 	t.Helper()
-	r := newRabbitMQ(t, t.TempDir(), strings.Join(config, "\n"))
+	r, err := newRabbitMQ(t.TempDir(), strings.Join(config, "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("RabbitMQ:\n%s", r.tail("log"))
@@ -59,13 +78,19 @@ func StartRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 	return r
 }
 
-func newRabbitMQ(t testing.TB, dir, config string) *RabbitMQ {
-	t.Helper()
-	p := ports(t, 4)
-	return &RabbitMQ{server{script: scriptOf(t, "rabbitmq.sh"), dir: dir, environment: []string{
+func newRabbitMQ(dir, config string) (*RabbitMQ, error) {
+	script, err := scriptOf("rabbitmq.sh")
+	if err != nil {
+		return nil, err
+	}
+	p, err := ports(4)
+	if err != nil {
+		return nil, err
+	}
+	return &RabbitMQ{server{script: script, dir: dir, environment: []string{
 		"AMQP_PORT=" + p[0], "MANAGEMENT_PORT=" + p[1], "EPMD_PORT=" + p[2], "DISTRIBUTION_PORT=" + p[3],
 		"BROKER_CONFIG=" + config,
-	}}}
+	}}}, nil
 }
 
 // Start starts it, again after Kill, and returns once it is ready.
@@ -97,15 +122,44 @@ func (r *RabbitMQ) Address() string {
 // its AMQP URL.
 func (r *RabbitMQ) VirtualHost(t testing.TB) string {
 	t.Helper()
-	name := "t" + nuid.Next()
-	r.Admin(t, http.MethodPut, "/api/vhosts/"+name, struct{}{}, nil)
-	r.Admin(t, http.MethodPut, "/api/permissions/"+name+"/guest", map[string]string{"configure": ".*", "write": ".*", "read": ".*"}, nil)
+	at, remove, err := r.MakeVirtualHost()
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		if r.cmd != nil {
-			r.Admin(t, http.MethodDelete, "/api/vhosts/"+name, nil, nil)
+		if r.cmd == nil {
+			return // it was killed
+		}
+		if err := remove(); err != nil {
+			t.Error(err)
 		}
 	})
-	return r.addresses[0] + "/" + name
+	return at
+}
+
+// MakeVirtualHost is VirtualHost for who is no test.
+func (r *RabbitMQ) MakeVirtualHost() (amqp string, remove func() error, err error) {
+	name := "t" + nuid.Next()
+	if err := r.admin(http.MethodPut, "/api/vhosts/"+name, struct{}{}, nil); err != nil {
+		return "", nil, err
+	}
+	all := map[string]string{"configure": ".*", "write": ".*", "read": ".*"}
+	if err := r.admin(http.MethodPut, "/api/permissions/"+name+"/guest", all, nil); err != nil {
+		return "", nil, err
+	}
+	remove = func() error { return r.admin(http.MethodDelete, "/api/vhosts/"+name, nil, nil) }
+	return r.addresses[0] + "/" + name, remove, nil
+}
+
+// CloseConnections has the broker close every connection to a virtual host,
+// given by its AMQP URL.
+func (r *RabbitMQ) CloseConnections(t testing.TB, amqp string) {
+	t.Helper()
+	at, err := url.Parse(amqp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Control(t, "close_all_connections", "--vhost", strings.TrimPrefix(at.Path, "/"), "severed by a test")
 }
 
 // Admin asks the management interface: path begins with /api/. into may be nil.

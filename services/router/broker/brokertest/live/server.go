@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 )
 
 // server is one that a script runs. It ends with this process, however that
@@ -116,26 +115,22 @@ func (s *server) tail(name string) string {
 	return string(text[max(0, len(text)-most):])
 }
 
-// scriptOf finds a script of deploy/brokers from the directory of the test. It
-// reads it, so that a test's cached result does not outlive a change.
-func scriptOf(t testing.TB, name string) string {
-	t.Helper()
+// scriptOf finds a script of deploy/brokers from the working directory. It reads
+// it, so that a test's cached result does not outlive a change.
+func scriptOf(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		brokers := filepath.Join(at, "deploy", "brokers")
 		script := filepath.Join(brokers, name)
 		if _, err := os.ReadFile(script); err == nil {
 			_, err := os.ReadFile(filepath.Join(brokers, "lib.sh"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return script
+			return script, err
 		}
 		if at == filepath.Dir(at) {
-			t.Fatalf("no directory above %s has deploy/brokers/%s", dir, name)
+			return "", fmt.Errorf("no directory above %s has deploy/brokers/%s", dir, name)
 		}
 	}
 }
@@ -143,8 +138,7 @@ func scriptOf(t testing.TB, name string) string {
 // ports finds n successive ports that are free. They are below those the system
 // gives to clients: a client that looks for a server that is down must not be
 // given the server's port, nor be connected to itself.
-func ports(t testing.TB, n int) []string {
-	t.Helper()
+func ports(n int) ([]string, error) {
 	const lowest, highest = 20000, 32000
 	for range 100 {
 		first := lowest + rand.IntN(highest-lowest-n)
@@ -155,10 +149,9 @@ func ports(t testing.TB, n int) []string {
 		for i := range found {
 			found[i] = strconv.Itoa(first + i)
 		}
-		return found
+		return found, nil
 	}
-	t.Fatalf("no %d free ports in a row from %d to %d", n, lowest, highest)
-	return nil
+	return nil, fmt.Errorf("no %d free ports in a row from %d to %d", n, lowest, highest)
 }
 
 func free(first, n int) bool {

@@ -1,0 +1,24 @@
+package config
+
+import (
+	"encoding/json"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// Builtin is the configuration of the adapter that needs no broker.
+type Builtin struct {
+	StoreMethod string `json:"store_method"`
+}
+
+// InMemory says whether messages are kept in memory alone.
+func (b Builtin) InMemory() bool { return b.StoreMethod == StoreMemory }
+
+// BuiltinOf reads it; the zero value if another adapter is chosen.
+func BuiltinOf(a protocol.Adapter) Builtin {
+	var b Builtin
+	if a.Name == AdapterBuiltin && json.Unmarshal(a.Config, &b) != nil {
+		return Builtin{}
+	}
+	return b
+}

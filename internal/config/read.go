@@ -1,0 +1,129 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// File is what was read.
+type File struct {
+	// Document is what it sets of the mesh's configuration.
+	Document Document
+	Warnings []string // for people, with file, line and key
+}
+
+// ReadFile reads a YAML file with keys of the mesh and further ones, of the
+// process that reads it. The keys may also be those of the only element of a
+// list. INVALID_ARGS names file, line and key of every mistake, and what may be
+// there.
+func ReadFile(path string, further []Key) (*File, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "the configuration cannot be read: %v", err)
+	}
+	return Parse(path, text, further)
+}
+
+// Parse reads what is in a file of that name.
+func Parse(path string, text []byte, further []Key) (*File, error) {
+	r := &reader{path: path, lines: map[string]int{}}
+	given, err := r.tree(text)
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{take: true, set: true}
+	keys := append(Keys(), further...)
+	set := Document(c.section(keys, "", given))
+	file := &File{Document: set}
+	all := Check(set)
+	if len(c.problems) == 0 {
+		c.problems = all.Problems
+	}
+	for _, w := range all.Warnings {
+		file.Warnings = append(file.Warnings, r.located(w))
+	}
+	if len(c.problems) == 0 {
+		return file, nil
+	}
+	texts := make([]string, len(c.problems))
+	for i, p := range c.problems {
+		texts[i] = r.located(p)
+	}
+	return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s", strings.Join(texts, "\n"))
+}
+
+// reader knows where keys are in a file.
+type reader struct {
+	path  string
+	lines map[string]int // by path of the key
+}
+
+// tree is the file's tree of values; nothing for an empty file.
+func (r *reader) tree(text []byte) (map[string]any, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, r.broken(err)
+	}
+	given := map[string]any{}
+	if len(document.Content) == 0 {
+		return given, nil
+	}
+	root := document.Content[0]
+	if root.Kind == yaml.SequenceNode && len(root.Content) == 1 {
+		root = root.Content[0]
+	}
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return given, nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s, line %d: it takes keys and values, or a list of one element with them", r.path, root.Line)
+	}
+	r.note("", root)
+	if err := root.Decode(&given); err != nil {
+		return nil, r.broken(err)
+	}
+	tree, err := plainMap(given)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s: %v", r.path, err)
+	}
+	return tree, nil
+}
+
+// note notes the lines of the keys in a mapping.
+func (r *reader) note(at string, n *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := join(at, n.Content[i].Value)
+		r.lines[key] = n.Content[i].Line
+		r.note(key, n.Content[i+1])
+	}
+}
+
+// located is a problem with its place in the file.
+func (r *reader) located(p Problem) string {
+	for at := p.Key; ; at = at[:strings.LastIndexByte(at, '.')] {
+		if line := r.lines[at]; line > 0 {
+			return fmt.Sprintf("%s, line %d, %s", r.path, line, p)
+		}
+		if !strings.Contains(at, ".") {
+			return fmt.Sprintf("%s, %s", r.path, p)
+		}
+	}
+}
+
+// broken is an error of the YAML library as ours.
+func (r *reader) broken(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if types, ok := errors.AsType[*yaml.TypeError](err); ok && len(types.Errors) > 0 {
+		text = strings.Join(types.Errors, "; ")
+	}
+	return protocol.Errorf(protocol.CodeInvalidArgs, "%s: %s", r.path, text)
+}

@@ -1,0 +1,88 @@
+package config
+
+import (
+	"maps"
+	"slices"
+)
+
+// typeKey is what JSON schema calls a kind.
+const typeKey = "type"
+
+// Schema is the JSON schema of a configuration file with these further keys.
+func Schema(further []Key) map[string]any {
+	schema := section(append(Keys(), further...))
+	schema["title"] = "Waybill's configuration"
+	return map[string]any{
+		"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"$defs":   map[string]any{"configuration": schema},
+		"anyOf": []any{
+			map[string]any{"$ref": "#/$defs/configuration"},
+			map[string]any{typeKey: "array", "items": map[string]any{"$ref": "#/$defs/configuration"}, "minItems": 1, "maxItems": 1},
+			map[string]any{typeKey: "null"},
+		},
+	}
+}
+
+func section(keys []Key) map[string]any {
+	properties := make(map[string]any, len(keys))
+	for i := range keys {
+		properties[keys[i].Name] = keys[i].schema()
+	}
+	return map[string]any{typeKey: []any{"object", "null"}, "properties": properties, "additionalProperties": false}
+}
+
+func (k *Key) schema() map[string]any {
+	schema := map[string]any{}
+	switch k.Kind {
+	case Text:
+		schema[typeKey] = "string"
+	case Number:
+		schema = map[string]any{typeKey: "integer", "minimum": k.Least, "maximum": k.Most}
+	case Flag:
+		schema[typeKey] = "boolean"
+	case Section:
+		schema = section(k.Keys)
+	case Named:
+		schema = map[string]any{typeKey: []any{"object", "null"}, "additionalProperties": section(k.Keys)}
+	case Choice:
+		schema = k.choiceSchema()
+	}
+	if len(k.Allowed) > 0 {
+		schema["enum"] = k.Allowed
+	}
+	if k.Default != nil && k.Kind != Choice {
+		schema["default"] = k.Default
+	}
+	if k.Doc != "" {
+		schema["description"] = k.Doc
+	}
+	return schema
+}
+
+// choiceSchema has the keys of config depend on the name.
+func (k *Key) choiceSchema() map[string]any {
+	each := make([]any, 0, len(k.Choices))
+	for _, choice := range slices.Sorted(maps.Keys(k.Choices)) {
+		names := []any{choice}
+		for _, alias := range slices.Sorted(maps.Keys(k.Aliases)) {
+			if k.Aliases[alias] == choice {
+				names = append(names, alias)
+			}
+		}
+		is := map[string]any{"properties": map[string]any{choiceName: map[string]any{"enum": names}}}
+		if choice != k.Default {
+			is["required"] = []any{choiceName}
+		}
+		each = append(each, map[string]any{
+			"if":   is,
+			"then": map[string]any{"properties": map[string]any{choiceConfig: section(k.Choices[choice])}},
+		})
+	}
+	return map[string]any{
+		typeKey: []any{"object", "null"}, "additionalProperties": false, "allOf": each,
+		"properties": map[string]any{
+			choiceName:   map[string]any{"enum": k.choices(), "default": k.Default},
+			choiceConfig: map[string]any{},
+		},
+	}
+}

@@ -1,0 +1,83 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/waybill-mq/waybill/internal/operate"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// defineQueue is define, without what only the mesh's own programs ask for.
+func (s *Service) defineQueue(ctx context.Context, q protocol.DefineRequest) (protocol.DefineReply, error) {
+	reply, err := s.define(ctx, q)
+	reply.Revision = 0
+	return reply, err
+}
+
+// listTopics lists topics and named queues, also those that are defined and hold
+// nothing.
+func (s *Service) listTopics(ctx context.Context, _ protocol.Empty) ([]protocol.TopicSummary, error) {
+	topics, err := operate.Topics(ctx, s.nc)
+	if err != nil {
+		return nil, err
+	}
+	defined, err := s.queueConfigs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for name := range defined {
+		if !slices.ContainsFunc(topics, func(t protocol.TopicSummary) bool { return t.Name == name }) {
+			topics = append(topics, protocol.TopicSummary{Name: name, BrokerType: protocol.BrokerBuiltin})
+		}
+	}
+	slices.SortFunc(topics, func(a, b protocol.TopicSummary) int { return cmp.Compare(a.Name, b.Name) })
+	return topics, nil
+}
+
+func (s *Service) topicStats(ctx context.Context, q protocol.TargetRequest) (protocol.TopicStats, error) {
+	_, sources, err := sourcesOf(&q)
+	if err != nil {
+		return protocol.TopicStats{}, err
+	}
+	stats, err := operate.TopicStats(ctx, s.nc, sources)
+	if err != nil {
+		return stats, err
+	}
+	defined, err := s.queueConfigs(ctx)
+	if name, ok := scope.NamedQueue(sources[0].Queue); ok {
+		if config, ok := defined[name]; ok {
+			stats.Config = &config
+		}
+	}
+	return stats, err
+}
+
+// queueConfigs are the definitions of the named queues, as they are stored.
+func (s *Service) queueConfigs(ctx context.Context) (map[string]protocol.QueueDefinition, error) {
+	doc, err := s.store.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return complete(doc).config().QueueConfigs, nil
+}
+
+func (s *Service) deadTopics(ctx context.Context, q protocol.DeadTopicsRequest) ([]protocol.DeadTopic, error) {
+	dead, err := operate.DeadTopics(ctx, s.nc)
+	if err != nil || !q.IncludeEmpty {
+		return dead, err
+	}
+	topics, err := s.listTopics(ctx, protocol.Empty{})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range topics {
+		if !slices.ContainsFunc(dead, func(d protocol.DeadTopic) bool { return d.Topic == t.Name }) {
+			dead = append(dead, protocol.DeadTopic{Topic: t.Name, BrokerType: t.BrokerType})
+		}
+	}
+	slices.SortFunc(dead, func(a, b protocol.DeadTopic) int { return cmp.Compare(a.Topic, b.Topic) })
+	return dead, nil
+}
