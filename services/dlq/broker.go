@@ -79,7 +79,7 @@ type farLetters struct {
 
 // readFar reads the oldest letters on brokers, limit at most.
 func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit int) (farLetters, error) {
-	answers, err := askLanes[protocol.BrokerLetters](ctx, s, q.Queue, protocol.VerbLetters, protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit})
+	answers, err := askLanes[protocol.BrokerLetters](ctx, s, q.Queue, protocol.VerbLetters, protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit, Payloads: q.Payloads})
 	if err != nil {
 		return farLetters{}, err
 	}
@@ -122,7 +122,7 @@ func (s *Service) listBoth(ctx context.Context, q protocol.DeadListRequest) (pro
 	}
 	places = weave(places, far)
 	places = places[min(q.Offset, len(places)):min(end, len(places))]
-	letters, err := s.letters(ctx, places)
+	letters, err := s.letters(ctx, places, q.Payloads)
 	return protocol.DeadPage{Letters: letters, Total: total + far.total}, err
 }
 

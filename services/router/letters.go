@@ -76,7 +76,7 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 		if depth.Dead == 0 || q.Limit <= 0 && id == (protocol.MessageID{}) {
 			continue
 		}
-		found, err := f.read(ctx, id, q.Limit)
+		found, err := f.read(ctx, id, q.Limit, q.Payloads)
 		if err != nil {
 			return page, err
 		}
@@ -102,7 +102,7 @@ func idOf(text string) (protocol.MessageID, error) {
 }
 
 // read reads a queue's letters, or of these the one with an id.
-func (f *farQueue) read(ctx context.Context, id protocol.MessageID, limit int) ([]protocol.DeadLetter, error) {
+func (f *farQueue) read(ctx context.Context, id protocol.MessageID, limit int, payloads bool) ([]protocol.DeadLetter, error) {
 	one := id != (protocol.MessageID{})
 	found, err := f.Browse(ctx, f.queue, limit, id)
 	for i := range found {
@@ -110,7 +110,11 @@ func (f *farQueue) read(ctx context.Context, id protocol.MessageID, limit int) (
 	}
 	letters := make([]protocol.DeadLetter, 0, len(found))
 	for i := range found {
-		letters = append(letters, described(&found[i], one))
+		letter := described(&found[i], one)
+		if payloads {
+			letter.Payload = found[i].Message.Body
+		}
+		letters = append(letters, letter)
 	}
 	return letters, err
 }

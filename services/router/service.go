@@ -51,7 +51,10 @@ type Options struct {
 	Logger   *slog.Logger
 	// Brokers are those that may have queues beside the builtin transport.
 	Brokers []broker.Remote
-	// Adapter is the one of them that queues are on; default none, so that they
+	// Configured has the router take its adapter from the mesh's configuration: it
+	// waits for the registry when it starts.
+	Configured bool
+	// Adapter is the one of Brokers that queues are on; default none, so that they
 	// are builtin. Raw subscriptions to topics, and what is scheduled until it is
 	// due, always are.
 	Adapter string
@@ -163,7 +166,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}()
-	for _, step := range []func(context.Context) error{s.connect, s.openBrokers, s.takeLanes, s.listen, s.watch, s.serve} {
+	for _, step := range []func(context.Context) error{s.connect, s.configure, s.openBrokers, s.takeLanes, s.listen, s.watch, s.serve} {
 		if err := step(ctx); err != nil {
 			return err
 		}
