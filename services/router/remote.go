@@ -107,7 +107,7 @@ func (l *lane) drain() {
 
 // storeFor is where what is published to a queue goes.
 func (l *lane) storeFor(q *queue) broker.Store {
-	if l.s.adapter == nil || q.kind == scope.KindListener || scope.OfDiagnosis(q.name) {
+	if len(l.remotes) == 0 || l.s.adapter == nil || q.kind == scope.KindListener || scope.OfDiagnosis(q.name) {
 		return l.store
 	}
 	for i := range l.remotes {

@@ -4,6 +4,7 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -89,7 +90,7 @@ func (s *store) begin(c *copying) {
 			c.out.done(err)
 			return
 		}
-		s.out.write(&c.out)
+		s.copies.write(&c.out)
 	})
 }
 
@@ -133,6 +134,9 @@ func (s *store) copied(c *copying, err error) {
 		s.lane.Lost(&v.entry)
 	default:
 		s.b.log.Warn("the copy of a message was not confirmed and is written again; the original stays", "queue", v.place.queue, "message_id", v.entry.ID, "error", err)
+		if errors.Is(err, errNacked) && c.ms > 0 {
+			c.ms++ // a queue that does not work at all does not keep it for ever
+		}
 		s.after(copyAgain, func() { s.resume(c) })
 	}
 }

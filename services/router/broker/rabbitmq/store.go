@@ -30,7 +30,8 @@ type store struct {
 	lane   broker.Lane
 	ctx    context.Context
 	cancel context.CancelFunc
-	out    *writer
+	out    *writer // of publishes
+	copies *writer // of what failed: a queue that takes nothing holds up neither's others
 	setup  *sequence
 
 	mu    sync.Mutex
@@ -76,13 +77,14 @@ const keyEpoch = 40
 
 func newStore(b *Broker, l *ledger.Ledger, lane broker.Lane) *store {
 	s := &store{
-		b: b, ledger: l, lane: lane, out: newWriter(b.out), setup: newSequence(),
+		b: b, ledger: l, lane: lane, out: newWriter(b.out), copies: newWriter(b.out), setup: newSequence(),
 		places: make(map[string]*place), live: make(map[ledger.Key]*live), idents: make(map[ident]*live),
 		key: broker.RemoteKey | ledger.Key(l.Epoch()&(1<<(63-keyEpoch)-1))<<keyEpoch,
 	}
 	s.ctx, s.cancel = context.WithCancel(b.ctx)
 	s.readPlaces()
 	b.running.Go(func() { s.out.run(s.ctx) })
+	b.running.Go(func() { s.copies.run(s.ctx) })
 	b.running.Go(func() { s.setup.run(s.ctx) })
 	return s
 }
