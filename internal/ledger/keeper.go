@@ -61,7 +61,10 @@ type KeeperOptions struct {
 	// *DamageError.
 	AcceptLoss bool
 	// Slack is the janitor's, in bytes; default DefaultSlack.
-	Slack  int64
+	Slack int64
+	// Memory has the stream, if it is made, kept in memory alone: what is in it is
+	// lost when NATS ends.
+	Memory bool
 	Logger *slog.Logger // default none
 }
 

@@ -1,6 +1,6 @@
 package natsserver
 
-// Space is what the disk of the data directory has left, and its size, in
+// Space is what the disk of the store has left, and its size, in
 // bytes. The error wraps errors.ErrUnsupported where the system does not tell.
 func (s *Server) Space() (free, total int64, err error) { return diskSpace(s.dir) }
 

@@ -33,7 +33,8 @@ func (c *Client) Publish(ctx context.Context, to Destination, data []byte, opts 
 	if err != nil {
 		return nil, err
 	}
-	return c.sender.waitOrForget(ctx, f)
+	receipt, err := c.sender.waitOrForget(ctx, f)
+	return receipt, c.unserved(ctx, to, err)
 }
 
 // PublishMany publishes messages without waiting for each in turn, and returns

@@ -65,6 +65,9 @@ func (s *Service) beginConfig(ctx context.Context) error {
 		if err := after.result.Err(before.result.Unknown()...); err != nil {
 			return err
 		}
+		if err := s.checkStore(ctx, before, after); err != nil {
+			return err
+		}
 		if len(config.Diff(doc.set, now.set)) > 0 || !doc.configured() && s.o.Config.Seed != nil {
 			now.By, now.At, now.Restores = s.o.Config.By, time.Now().UTC(), 0
 			err = s.store.putConfig(ctx, &now)

@@ -41,6 +41,9 @@ type Options struct {
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
 	// default ledger.DefaultSlack.
 	Slack int64
+	// InMemory has everything kept in memory alone, if this is its first start: what
+	// is stored is lost when NATS ends.
+	InMemory bool
 }
 
 // Service is one instance of the retry service.
@@ -55,7 +58,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{tracer: tracing.New(otel.GetTracerProvider(), library, o.Version)}
 	host, err := books.NewHost(books.HostOptions[*shelf]{
 		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
-		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss, Slack: o.Slack,
+		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss, Slack: o.Slack, InMemory: o.InMemory,
 		NewOwner: func() *shelf { return newShelf(&s.host.Lanes, s.tracer) },
 		Ledger:   protocol.SubjectWaitingLedger,
 		Serve:    s.serve,

@@ -73,6 +73,10 @@ type Options struct {
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
 	// default ledger.DefaultSlack.
 	Slack int64
+	// InMemory has everything kept in memory alone, if this is its first start: what
+	// is stored is lost when NATS ends, and publish
+	// answers say so.
+	InMemory bool
 	// MaxPayload of a message in bytes; default 1 MiB, less if NATS takes less.
 	MaxPayload int
 	// Bodies bounds the message bodies kept in memory, in bytes; default 64 MiB.
@@ -128,6 +132,9 @@ type Service struct {
 // New checks the options; nothing runs before Start.
 func New(o Options) (*Service, error) {
 	o.Instance = cmp.Or(o.Instance, nuid.Next())
+	if o.InMemory {
+		o.Durability = protocol.DurabilityMemory
+	}
 	o.Durability = cmp.Or(o.Durability, protocol.DurabilityFsync)
 	o.MaxPayload = cmp.Or(o.MaxPayload, protocol.DefaultMaxPayload)
 	o.Bodies = cmp.Or(o.Bodies, 64<<20)
@@ -166,7 +173,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}()
-	for _, step := range []func(context.Context) error{s.connect, s.configure, s.openBrokers, s.takeLanes, s.listen, s.watch, s.serve} {
+	for _, step := range []func(context.Context) error{s.connect, s.checkProvider, s.configure, s.openBrokers, s.takeLanes, s.listen, s.watch, s.serve} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -227,7 +234,7 @@ func (s *Service) takeLanes(ctx context.Context) (err error) {
 	s.bodies = ledger.NewBodies(s.o.Bodies)
 	s.keeper = ledger.NewKeeper(ledger.KeeperOptions{
 		Conn: s.logs, Service: serviceName, Ledgers: s.o.Lanes, Instance: s.o.Instance,
-		Replicas: s.o.Replicas, Open: s.openLane, AcceptLoss: s.o.AcceptLoss, Slack: s.o.Slack, Logger: s.log,
+		Replicas: s.o.Replicas, Open: s.openLane, AcceptLoss: s.o.AcceptLoss, Slack: s.o.Slack, Memory: s.o.InMemory, Logger: s.log,
 	})
 	if _, err := s.mesh.Raw("answers", s.inbox+".>", "", s.answer); err != nil {
 		return err

@@ -49,6 +49,14 @@ var examples = map[string]string{
 	"retry now":    "waybill retry now run-1/parse\nwaybill retry now --execution run-1",
 	"retry cancel": "waybill retry cancel 01a22903-c22f-72ef-812a-e20f3ee053c3",
 
+	"config check":    "waybill config check waybill.yaml",
+	"config show":     "waybill config show\nwaybill config show --set > waybill.yaml",
+	"config diff":     "waybill config diff waybill.yaml",
+	"config apply":    "waybill config apply waybill.yaml\necho 'subscriber_retention_ms: 60000' | waybill config apply -",
+	"config history":  "waybill config history",
+	"config rollback": "waybill config rollback 57",
+	"config schema":   "waybill config schema > waybill.schema.json",
+
 	"stats":               "waybill stats\nwaybill stats --watch --interval 1s",
 	"reconcile":           "waybill reconcile",
 	"why":                 "waybill why 01a22903-c22f-72ef-812a-e20f3ee053c3\nwaybill why 01a22903-c22f-72ef-812a-e20f3ee053c3 --json",

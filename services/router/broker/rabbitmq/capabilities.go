@@ -15,5 +15,5 @@ const maxName = 255 - len(".retry.") - 19
 var Capabilities = broker.Capabilities{
 	Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true,
 	FIFO: true, Priorities: true, Schedules: true,
-	Dedup: protocol.DedupWindow, MaxName: maxName,
+	Open: true, Dedup: protocol.DedupWindow, MaxName: maxName,
 }
