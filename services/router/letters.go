@@ -98,7 +98,7 @@ func idOf(text string) (protocol.MessageID, error) {
 	if err != nil {
 		return protocol.MessageID{}, protocol.Errorf(protocol.CodeNotFound, "no dead letter has the id %.64q", text)
 	}
-	return protocol.MessageID(id), nil
+	return id, nil
 }
 
 // read reads a queue's letters, or of these the one with an id.
@@ -150,7 +150,7 @@ func (s *sightings) has(id protocol.MessageID, queue string) bool {
 func described(l *broker.Letter, whole bool) protocol.DeadLetter {
 	m, meta := l.Message, &l.Meta
 	letter := protocol.DeadLetter{
-		MessageID: uuid.UUID(m.ID).String(), Queue: meta.Queue, Source: meta.Source, Reason: meta.Reason, Error: meta.Error,
+		MessageID: m.ID.String(), Queue: meta.Queue, Source: meta.Source, Reason: meta.Reason, Error: meta.Error,
 		Attempts: meta.Attempt, Generation: meta.Generation, PublishedAt: instant(m.PublishedAt),
 		FirstFailure: instant(meta.FirstFailure), LastFailure: instant(cmp.Or(meta.LastFailure, m.PublishedAt)),
 		SizeBytes: len(m.Body), Group: m.Group, Priority: m.Priority,

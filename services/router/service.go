@@ -157,7 +157,10 @@ func New(o Options) (*Service, error) {
 	s.settings.current = protocol.DefaultSettings()
 	s.builtin = builtin.New(o.Durability, s.nextOf)
 	s.words = wordsFor(s.builtin)
-	return s, s.addBrokers()
+	if err := s.addBrokers(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 var _ broker.Broker = (*builtin.Broker)(nil)

@@ -332,11 +332,13 @@ func TestKilledBroker(t *testing.T) {
 			}
 		}
 	})
-	// RabbitMQ 3.10 never completes a queue during whose declaration it was killed.
 	harness.Await(t, "the queues to be made", func() bool {
 		q := m.Queue("e1", "tasks")
 		return q.Dead > 0 && q.Counters[protocol.CountRetried] > 0 && q.Counters[protocol.CountAcknowledged] > 10
 	})
+	// RabbitMQ 3.10 forgets a quorum queue, with what it had confirmed, that was made
+	// a moment before it is killed: nobody can do anything about that.
+	harness.Wait(t, 5*time.Second)
 	for range 2 {
 		before := published.Load()
 		harness.Await(t, "publishes to flow", func() bool { return published.Load() > before+50 })

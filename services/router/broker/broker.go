@@ -176,18 +176,25 @@ type Remote interface {
 // settlement was lost on its way to it is settled again, and not delivered.
 type RemoteStore interface {
 	Store
+	RemoteQueues
 	// Entry is the live entry of that key, nil if there is none.
 	Entry(k ledger.Key) *Entry
-	// Entries are those that are live.
+	// Entries are those that are live, Live is how many of them a queue has.
 	Entries() iter.Seq[*Entry]
-	// Queues are those that were ever used in this lane and not forgotten, with
-	// the delays for which their messages may wait, in milliseconds.
-	Queues() iter.Seq2[string, []int64]
-	// Has says whether Queues has the queue, Live how many of its messages are.
-	Has(queue string) bool
 	Live(queue string) int
 	// GiveBack returns an entry that nobody has, unspent, to its queue.
 	GiveBack(e *Entry)
+	// Close gives up what is not settled: the lane has another owner.
+	Close()
+}
+
+// RemoteQueues are the queues of a lane that a Remote has.
+type RemoteQueues interface {
+	// Queues are those that were ever used in this lane and not forgotten, with
+	// the delays for which their messages may wait, in milliseconds.
+	Queues() iter.Seq2[string, []int64]
+	// Has says whether Queues has the queue.
+	Has(queue string) bool
 	// Bind has the queue receive the topic, and says in the lane's goroutine when
 	// it does. Unbind ends that.
 	Bind(queue, topic string, done func())
@@ -195,8 +202,6 @@ type RemoteStore interface {
 	// Forget removes the queue from the broker with all that it holds, waiting
 	// and dead messages too.
 	Forget(queue string)
-	// Close gives up what is not settled: the lane has another owner.
-	Close()
 }
 
 // Noted is a tag of a note in the lane's ledger whose store wants to know when it

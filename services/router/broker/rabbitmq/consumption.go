@@ -142,6 +142,9 @@ func (c *consumption) once(ctx context.Context) error {
 	}
 	x := &session{c: c, ch: ch, wake: make(chan struct{}, 1), settled: make(map[uint64]struct{})}
 	err = x.run(ctx)
+	if !ch.IsClosed() {
+		err = errors.Join(err, ch.Close()) // what it has goes back
+	}
 	x.gone.Store(true)
 	x.abandon()
 	c.s.post(func() { c.s.lost(x) })
@@ -203,7 +206,6 @@ func (x *session) ended(closed <-chan *amqp.Error) error {
 	if x.c.wanted().Window == 0 {
 		return nil
 	}
-	_ = x.ch.Close() //nolint:errcheck // it is given up
 	return fmt.Errorf("the broker ended the consumer of %s: the queue was deleted", x.c.place.names.queue)
 }
 

@@ -5,8 +5,6 @@ package rabbitmq
 import (
 	"encoding/json"
 
-	"github.com/google/uuid"
-
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -18,14 +16,21 @@ const keptNote = "kept/"
 
 // kept is such a note.
 type kept struct {
-	Generation, Attempt, Vanished, Incomplete uint32
-	Due, FirstFailure, LastFailure            int64
-	Error, Source, Spans                      string
-	Story                                     []byte
+	Generation   uint32 `json:"generation,omitempty"`
+	Attempt      uint32 `json:"attempt"`
+	Vanished     uint32 `json:"vanished,omitempty"`
+	Incomplete   uint32 `json:"incomplete,omitempty"`
+	Due          int64  `json:"due,omitempty"` // ns since the epoch, as the next two
+	FirstFailure int64  `json:"first_failure,omitempty"`
+	LastFailure  int64  `json:"last_failure,omitempty"`
+	Error        string `json:"error,omitempty"`
+	Source       string `json:"source,omitempty"`
+	Spans        string `json:"spans,omitempty"`
+	Story        []byte `json:"story,omitempty"`
 }
 
 func (s *store) keptKey(v *live) string {
-	return keptNote + s.b.o.Name + queueMark + uuid.UUID(v.message.ID).String() + queueMark + v.place.queue
+	return keptNote + s.b.o.Name + queueMark + v.message.ID.String() + queueMark + v.place.queue
 }
 
 // returned is the tag of a note: the entry may be delivered again when it is in

@@ -67,7 +67,7 @@ func (l *link) keep(ctx context.Context) {
 		conn, err := l.current(ctx)
 		if err != nil {
 			l.lost(err)
-			if !sleep(ctx, wait/2+rand.N(wait/2)) {
+			if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // it only spreads them
 				return
 			}
 			wait = min(2*wait, againMax)

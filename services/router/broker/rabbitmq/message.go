@@ -78,7 +78,7 @@ func outward(m *broker.Message, meta *broker.Meta) (amqp.Publishing, error) {
 		}
 	}
 	return amqp.Publishing{
-		Headers: h, Body: m.Body, MessageId: uuid.UUID(m.ID).String(), AppId: appID,
+		Headers: h, Body: m.Body, MessageId: m.ID.String(), AppId: appID,
 		DeliveryMode: amqp.Persistent, Priority: m.Priority, Timestamp: time.Unix(0, m.PublishedAt),
 		ContentType: contentType(m.Headers), CorrelationId: brief(first(m.Headers, protocol.HeaderCorrelation)),
 	}, nil
@@ -121,7 +121,7 @@ func inward(d *amqp.Delivery) (m *broker.Message, meta broker.Meta, own bool) {
 	own = own && err == nil
 	meta.Attempt = 1
 	if own {
-		m.ID = protocol.MessageID(id)
+		m.ID = id
 		m.Headers = userHeaders(d.Headers, true)
 		m.Group, m.Story = text(d.Headers[protocol.HeaderGroup]), []byte(text(d.Headers[headerStory]))
 		readMeta(d.Headers, &meta)
@@ -149,19 +149,18 @@ func inward(d *amqp.Delivery) (m *broker.Message, meta broker.Meta, own bool) {
 // delivered.
 func strangersID(d *amqp.Delivery, given uuid.UUID) protocol.MessageID {
 	if given != uuid.Nil {
-		return protocol.MessageID(given)
+		return given
 	}
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", d.MessageId, d.CorrelationId, d.Timestamp)
+	text := fmt.Appendf(nil, "%s\x00%s\x00%s\x00", d.MessageId, d.CorrelationId, d.Timestamp)
 	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
 		if !strings.HasPrefix(name, "x-") { // which the broker may have changed
-			fmt.Fprintf(h, "%s\x00%v\x00", name, d.Headers[name])
+			text = fmt.Appendf(text, "%s\x00%v\x00", name, d.Headers[name])
 		}
 	}
-	h.Write(d.Body)
-	id := uuid.UUID(h.Sum(nil)[:16])
+	sum := sha256.Sum256(append(text, d.Body...))
+	id := uuid.UUID(sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: made of what it names
-	return protocol.MessageID(id)
+	return id
 }
 
 func readMeta(h amqp.Table, meta *broker.Meta) {
@@ -183,7 +182,7 @@ func userHeaders(h amqp.Table, trusted bool) map[string][]string {
 	var own map[string][]string
 	for name, value := range h {
 		v := text(value)
-		if !(trusted && ofJobs[name]) && !publishers(name, v) {
+		if mine := trusted && ofJobs[name]; !mine && !publishers(name, v) {
 			continue
 		}
 		if own == nil {

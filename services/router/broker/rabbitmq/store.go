@@ -185,7 +185,8 @@ func (s *store) write(p *publication) {
 	var failed error
 	ready := func(err error) {
 		failed = errors.Join(failed, err)
-		if waits--; waits > 0 {
+		waits--
+		if waits > 0 {
 			return
 		}
 		if failed != nil {

@@ -222,7 +222,7 @@ func (b *Broker) unbind(ctx context.Context, n names, topic string) error {
 
 // remove deletes queues that may not be there.
 func (b *Broker) remove(ctx context.Context, queues ...string) error {
-	var errs []error
+	errs := make([]error, 0, len(queues))
 	for _, name := range queues {
 		err := b.ask(ctx, func(ch *amqp.Channel) error {
 			_, err := ch.QueueDelete(name, false, false, false)

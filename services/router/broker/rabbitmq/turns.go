@@ -33,7 +33,8 @@ func (s *turns) take(name string) func() {
 		one.Unlock()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if one.users--; one.users == 0 {
+		one.users--
+		if one.users == 0 {
 			delete(s.inUse, name)
 		}
 	}

@@ -132,7 +132,7 @@ func (w *writer) settle(closed <-chan *amqp.Error) {
 	defer cancel()
 	for w.unconfirmed() > 0 && sleep(wait, againMin/10) {
 		select {
-		case <-closed:
+		case <-closed: //nolint:errcheck // watch tells it
 			return
 		default:
 		}
