@@ -134,7 +134,7 @@ func weave(places []place, far farLetters) []place {
 		if err != nil {
 			continue
 		}
-		places = append(places, place{head: head{FailedAt: l.LastFailure.UnixNano(), ID: protocol.MessageID(id)}, far: l})
+		places = append(places, place{head: head{FailedAt: l.LastFailure.UnixNano(), ID: id}, far: l})
 	}
 	slices.SortStableFunc(places, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.FailedAt, b.FailedAt), bytes.Compare(a.ID[:], b.ID[:]))

@@ -562,6 +562,49 @@ func (o *openLane) addFar(ctx context.Context, execution string, reply *protocol
 	return nil
 }
 
+// definedFar adds what brokers hold of a named queue, and removes it if it is to
+// be.
+func (o *openLane) definedFar(ctx context.Context, q *protocol.LaneDefinition, told *protocol.LaneDefined) error {
+	if len(o.s.remotes) == 0 {
+		return nil
+	}
+	name := scope.JobsQueue(q.Queue)
+	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(func(queue string) bool { return queue == name }) })
+	if err != nil {
+		return err
+	}
+	purge := q.Purge && !q.Check
+	for _, f := range far {
+		depth, err := f.Depth(ctx, f.queue, f.delays)
+		if err != nil {
+			return err
+		}
+		if jobs := f.live + depth.Ready + depth.Waiting; purge {
+			told.Discarded += jobs
+		} else {
+			told.Jobs += jobs
+		}
+	}
+	if !purge || len(far) == 0 {
+		return nil
+	}
+	_, err = ask(ctx, o, func(l *lane) bool { return l.purgeFar(name) })
+	return err
+}
+
+// purgeFar discards what a broker has of a queue, and the queue with it.
+func (l *lane) purgeFar(name string) bool {
+	for i := range l.remotes {
+		for e := range l.remotes[i].store.Entries() {
+			if e.Queue.Name == name {
+				l.drop(e)
+			}
+		}
+	}
+	l.forgetRemote(name)
+	return true
+}
+
 // up is a gauge of whether a broker is there.
 func up(away error) float64 {
 	if away != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
+	"github.com/waybill-mq/waybill/test/harness"
 )
 
 func TestRabbitMQ(t *testing.T) {
@@ -53,13 +54,19 @@ func put(t *testing.T, address, queue string, headers map[string]any, body []byt
 		t.Fatal(err)
 	}
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
-	confirm, err := ch.PublishWithDeferredConfirm("", place, true, false, amqp.Publishing{Headers: table(headers), Body: body})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !confirm.Wait() || len(returns) > 0 {
-		t.Fatalf("%s took no message", place)
-	}
+	harness.Await(t, place+" to take a message", func() bool { // its consumer may be about to make it
+		confirm, err := ch.PublishWithDeferredConfirm("", place, true, false, amqp.Publishing{Headers: table(headers), Body: body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		confirmed := confirm.Wait()
+		select {
+		case <-returns:
+			return false
+		default:
+			return confirmed
+		}
+	})
 }
 
 // table is headers as the client takes them.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -259,7 +260,7 @@ func TestConnectionCutUnderAHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := harness.NewLink(t, net.JoinHostPort(at.Host, fmt.Sprint(at.Port)))
+	link := harness.NewLink(t, net.JoinHostPort(at.Host, strconv.Itoa(at.Port)))
 	m := mesh(t, "amqp://guest:guest@"+link.Address()+"/"+at.Vhost)
 	c := m.Connect()
 	running, release := make(chan int, 4), make(chan struct{})
@@ -359,7 +360,7 @@ func TestKilledBroker(t *testing.T) {
 	}
 	confirmed.Range(func(id, rejected any) bool {
 		_, ran := handled.Load(id)
-		if rejected.(bool) && !dead[id.(string)] || !rejected.(bool) && !ran { //nolint:errcheck,forcetypeassert // stored so above
+		if rejected.(bool) && !dead[id.(string)] || !rejected.(bool) && !ran { //nolint:forcetypeassert // stored so above
 			t.Errorf("%v was confirmed and is gone (to be rejected: %v)", id, rejected)
 		}
 		return true
