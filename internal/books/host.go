@@ -40,7 +40,7 @@ type HostOptions[O Owner[O]] struct {
 	// AcceptLoss opens a damaged ledger without what cannot be read.
 	AcceptLoss bool
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
-	// default ledger.DefaultSlack.
+	// default ledger.DefaultSlack, or less on a small disk.
 	Slack int64
 	// InMemory has everything kept in memory alone, if this is its first start: what
 	// is stored is lost when NATS ends.

@@ -19,7 +19,7 @@ type messageInput struct {
 
 // Source says whose messages are asked for.
 type Source struct {
-	Queue string `query:"queue" doc:"Only this queue's: EXECUTION/ROUTE, TOPIC::observer:ID or TOPIC::@GROUP."`
+	Queue string `query:"queue" doc:"Only this queue's: EXECUTION/ROUTE, a named queue's NAME, TOPIC::observer:ID or TOPIC::@GROUP."`
 	Topic string `query:"topic" doc:"Only those of all that subscribe to this topic."`
 }
 
@@ -44,7 +44,7 @@ type deadLettersInput struct {
 // nothing is hit by leaving something out.
 type Selection struct {
 	MessageID string `json:"message_id,omitempty" format:"uuid" doc:"One message."`
-	Queue     string `json:"queue,omitempty" doc:"Those of a queue: EXECUTION/ROUTE, TOPIC::observer:ID or TOPIC::@GROUP."`
+	Queue     string `json:"queue,omitempty" doc:"Those of a queue: EXECUTION/ROUTE, a named queue's NAME, TOPIC::observer:ID or TOPIC::@GROUP."`
 	Topic     string `json:"topic,omitempty" doc:"Those of all that subscribe to this topic."`
 	All       bool   `json:"all,omitempty" doc:"All of all queues."`
 }

@@ -164,40 +164,20 @@ func (s *Service) ownedByEarlier(ctx context.Context, lane string) bool {
 
 // watchConfig follows what other registries change.
 func (s *Service) watchConfig(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := s.watchConfigOnce(ctx); err != nil && ctx.Err() == nil {
-			s.log.Debug("the configuration cannot be watched; trying again", "error", err)
-			pause(ctx, watchPause)
-		}
-	}
-}
-
-func (s *Service) watchConfigOnce(ctx context.Context) error {
-	w, err := s.store.kv.Watch(ctx, configKey)
-	if err != nil {
-		return err
-	}
-	defer w.Stop() //nolint:errcheck // fails only with the connection gone
-	end := time.NewTimer(rereadEvery)
-	defer end.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-end.C:
-			return nil
-		case entry, ok := <-w.Updates():
-			if !ok {
-				return errors.New("the watch has ended")
-			}
-			if entry == nil || entry.Operation() != jetstream.KeyValuePut {
-				continue
+	f := mesh.Follower{
+		KV: s.store.kv, Keys: configKey,
+		See: func(_ context.Context, entry jetstream.KeyValueEntry, _ bool) {
+			if entry.Operation() != jetstream.KeyValuePut {
+				return
 			}
 			doc, err := readConfig(entry)
 			if err != nil {
-				return err
+				s.log.Warn("the configuration's record cannot be used", "error", err)
+				return
 			}
 			s.configuration.see(complete(doc))
-		}
+		},
+		Failed: func(err error) { s.log.Debug("the configuration cannot be watched; trying again", "error", err) },
 	}
+	f.Run(ctx)
 }

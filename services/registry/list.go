@@ -63,7 +63,12 @@ func (s *Service) subscriptions(_ context.Context, q protocol.SubscriptionsReque
 			return page, err
 		}
 	}
-	all := s.subscriptionsOf(q.Execution)
+	if q.Topic != "" {
+		if err := scope.CheckTopic(q.Topic); err != nil {
+			return page, err
+		}
+	}
+	all := s.subscriptionsOf(q.Execution, q.Topic)
 	from := min(q.Offset, len(all))
 	to := min(from+min(limit, pageWeight), len(all))
 	page.Subscriptions = append(page.Subscriptions, all[from:to]...)
@@ -71,11 +76,12 @@ func (s *Service) subscriptions(_ context.Context, q protocol.SubscriptionsReque
 	return page, nil
 }
 
-func (s *Service) subscriptionsOf(execution string) []protocol.SubscriptionInfo {
+// subscriptionsOf are those of an execution and to a topic; "" is any.
+func (s *Service) subscriptionsOf(execution, topic string) []protocol.SubscriptionInfo {
 	var all []protocol.SubscriptionInfo
 	for _, doc := range s.known.all() {
 		for _, sub := range doc.Subscriptions {
-			if execution == "" || sub.Execution == execution {
+			if (execution == "" || sub.Execution == execution) && (topic == "" || sub.Topic == topic) {
 				all = append(all, protocol.SubscriptionInfo{Subscription: sub, WorkerName: doc.Name, Namespace: doc.Namespace})
 			}
 		}

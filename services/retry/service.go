@@ -39,7 +39,7 @@ type Options struct {
 	// false: Start fails, naming the damage.
 	AcceptLoss bool
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
-	// default ledger.DefaultSlack.
+	// default ledger.DefaultSlack, or less on a small disk.
 	Slack int64
 	// InMemory has everything kept in memory alone, if this is its first start: what
 	// is stored is lost when NATS ends.
@@ -95,21 +95,11 @@ func (s *Service) Start(ctx context.Context) error {
 
 // serve answers what other instances ask of a ledger that is open here.
 func (s *Service) serve(book *books.Book[*shelf]) ([]*mesh.Subscription, error) {
-	var (
-		all  []*mesh.Subscription
-		errs []error
-	)
-	add := func(one *mesh.Subscription, err error) {
-		if err != nil {
-			errs = append(errs, err)
-			return
-		}
-		all = append(all, one)
-	}
-	add(books.Serve(s.host, book, askList))
-	add(books.Serve(s.host, book, askAct))
-	add(books.Serve(s.host, book, askClose))
-	return all, errors.Join(errs...)
+	var served books.Subscriptions
+	served.Add(books.Serve(s.host, book, askList))
+	served.Add(books.Serve(s.host, book, askAct))
+	served.Add(books.Serve(s.host, book, askClose))
+	return served.All, served.Err()
 }
 
 // Stop answers what has arrived, commits, and frees the ledgers for other

@@ -67,11 +67,11 @@ type Options struct {
 	// Limits bound what may be published; default none.
 	Limits Limits
 	// Space says what the disk that everything is stored on has left, and its
-	// size, in bytes. What is published may not use the last of it. Default: it
-	// is not looked at.
+	// size, in bytes. What is published may not use the last of it. Default: what
+	// NATS says, if it is `waybill nats`; any other keeps to bounds of its own.
 	Space func() (free, total int64, err error)
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
-	// default ledger.DefaultSlack.
+	// default ledger.DefaultSlack, or less on a small disk.
 	Slack int64
 	// InMemory has everything kept in memory alone, if this is its first start: what
 	// is stored is lost when NATS ends, and publish
@@ -291,7 +291,7 @@ func (s *Service) watch(context.Context) error {
 	s.ending.Go(func() { s.presence.run(ctx) })
 	s.ending.Go(func() { s.reconnected(ctx, status) })
 	s.ending.Go(func() { s.report(ctx) })
-	if s.o.Space != nil && s.lookAtSpace() {
+	if s.lookAtSpace(ctx) {
 		s.ending.Go(func() { s.watchSpace(ctx) })
 	}
 	s.ending.Go(func() { s.learnNext(ctx) })
@@ -347,11 +347,16 @@ func (s *Service) serve(ctx context.Context) error {
 		return err
 	}
 	s.lifecycle.Add("jobs", jobs.Drain)
-	calls, err := s.mesh.Raw("enqueue", protocol.FunctionSubject(protocol.DefaultNamespace, protocol.FunctionEnqueue), mesh.QueueGroup, s.enqueueIngress(true).enqueue)
+	enqueues, err := s.mesh.Raw("enqueue", protocol.FunctionSubject(protocol.DefaultNamespace, protocol.FunctionEnqueue), mesh.QueueGroup, s.enqueueIngress(true).call)
 	if err != nil {
 		return err
 	}
-	s.lifecycle.Add("enqueue", calls.Drain)
+	s.lifecycle.Add("enqueue", enqueues.Drain)
+	data, err := s.mesh.Raw("publish-data", protocol.FunctionSubject("*", protocol.FunctionPublish), mesh.QueueGroup, s.dataIngress(true).call)
+	if err != nil {
+		return err
+	}
+	s.lifecycle.Add("publishes of data", data.Drain)
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {
 		return err
 	}

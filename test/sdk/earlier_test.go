@@ -1,8 +1,10 @@
 package sdk_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -14,7 +16,9 @@ import (
 func TestEarlierRoutersAreToldApart(t *testing.T) {
 	s := startStandIn(t)
 	c := s.connect()
-	if _, err := c.Enqueue(t.Context(), "mail", "send", []byte("{}")); protocol.CodeOf(err) != protocol.CodeUnavailable {
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := c.Enqueue(soon, "mail", "send", []byte("{}")); protocol.CodeOf(err) != protocol.CodeUnavailable {
 		t.Errorf("without routers: %v", err)
 	}
 	s.on(protocol.SubjectQueues, func(m *nats.Msg) { s.respond(m, protocol.QueuesPage{}) })

@@ -52,6 +52,8 @@ type commands struct {
 	Observe      observeCmd      `cmd:"" help:"Handle the messages of a topic from a durable queue, with retries."`
 	Filter       filterCmd       `cmd:"" help:"The filters of observers."`
 	Call         callCmd         `cmd:"" help:"Call a function and print what it returns."`
+	Enqueue      enqueueCmd      `cmd:"" help:"Leave a job for a function in a named queue; returns when it is stored."`
+	Serve        serveCmd        `cmd:"" help:"Serve a function, its calls and its jobs: print the inputs, or give each to a command."`
 	Queue        queueCmd        `cmd:"" help:"Queues and what is in them."`
 	Subscription subscriptionCmd `cmd:"" help:"Who works on what."`
 	Observer     observerCmd     `cmd:"" help:"The observers of topics: look at them, remove those that nobody is any more."`

@@ -211,7 +211,7 @@ func (m *Mesh) router() (service, error) {
 }
 
 func (m *Mesh) http() (service, error) {
-	s, err := gateway.New(gateway.Options{Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, Listen: m.o.HTTP, Drain: m.o.Drain / 4})
+	s, err := gateway.New(gateway.Options{Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, Listen: m.o.HTTP, WebhookSecrets: m.o.WebhookSecrets, Drain: m.o.Drain / 4})
 	m.gateway = s
 	return s, err
 }
