@@ -118,8 +118,25 @@ func (s *Service) functions(_ context.Context, q protocol.FunctionsRequest) (pro
 }
 
 // policy is what the newest subscription of a queue asked for, also when it is
-// gone.
+// gone; of a named queue its definition.
 func (s *Service) policy(ctx context.Context, q protocol.PolicyRequest) (protocol.Policy, error) {
+	if name, ok := scope.NamedQueue(q.Queue); ok {
+		return s.definedPolicy(name)
+	}
 	doc, _, err := s.store.policy(ctx, q.Queue)
 	return doc.Policy, err
+}
+
+func (s *Service) definedPolicy(queue string) (protocol.Policy, error) {
+	d := definitionOf(s.configuration.state().config(), queue)
+	if d == nil {
+		return protocol.Policy{}, protocol.Errorf(protocol.CodeNotFound, "no queue is called %s: define it, or see which there are (waybill queue ls)", queue)
+	}
+	p := protocol.Policy{
+		MaxRetries: d.MaxRetries, BackoffMs: d.BackoffMs, TimeoutMs: d.TimeoutMs, OnDeadLetter: d.OnDeadLetter, MaxPriority: uint8(d.MaxPriority),
+	}
+	if d.Type == protocol.TypeFIFO {
+		p.Type = protocol.TypeFIFO
+	}
+	return p, nil
 }

@@ -38,29 +38,26 @@ func (s *Service) resolveJob(rest string) *route {
 
 // job takes the headers of a job out of those of its publish, which must not have
 // such.
-func (p *publication) job(h nats.Header) (err error) {
-	j := &jobHeaders{}
-	for _, one := range []struct {
-		name string
-		to   *[]string
-	}{{protocol.HeaderFunction, &j.function}, {protocol.HeaderNamespace, &j.namespace}, {protocol.HeaderReceipt, &j.receipt}} {
-		*one.to = h[one.name]
-		if len(*one.to) > 1 {
-			return protocol.Errorf(protocol.CodeInvalidArgs, "%s is given twice: send one", one.name)
-		}
-		delete(h, one.name)
+func (p *publication) job(h nats.Header) error {
+	p.jobHeaders = &jobHeaders{
+		function: take(h, protocol.HeaderFunction), namespace: take(h, protocol.HeaderNamespace), receipt: take(h, protocol.HeaderReceipt),
 	}
-	if err := j.check(); err != nil {
-		return err
-	}
-	p.jobHeaders = j
-	return nil
+	return p.check()
+}
+
+func take(h nats.Header, name string) []string {
+	values := h[name]
+	delete(h, name)
+	return values
 }
 
 // jobHeaders are those of a job, each as it is kept with the message.
 type jobHeaders struct{ function, namespace, receipt []string }
 
 func (j *jobHeaders) check() error {
+	if max(len(j.function), len(j.namespace), len(j.receipt)) > 1 {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "%s, %s or %s is given twice: send one", protocol.HeaderFunction, protocol.HeaderNamespace, protocol.HeaderReceipt)
+	}
 	if len(j.function) == 0 {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "the job names no function: set the header %s", protocol.HeaderFunction)
 	}

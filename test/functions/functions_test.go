@@ -433,6 +433,15 @@ func feeds(t *testing.T, m *harness.Mesh, c caller) {
 			t.Fatal(err)
 		}
 	}
+	joined := make(chan bool, 1)
+	if _, err := m.Connect().Observe(t.Context(), protocol.TopicWorkersChanged, func(_ context.Context, d *client.Delivery) error {
+		if string(d.Data) == `{"change":"joined","worker":{"name":"host/fed","namespace":"fed"}}` {
+			joined <- true
+		}
+		return nil
+	}, client.ID("a")); err != nil {
+		t.Fatal(err)
+	}
 	w := m.Connect(client.Name("host/fed"), client.Namespace("fed"))
 	if _, err := w.Handle(t.Context(), "fed", "text::fed", func(context.Context, []byte) ([]byte, error) { return nil, nil }); err != nil {
 		t.Fatal(err)
@@ -447,6 +456,7 @@ func feeds(t *testing.T, m *harness.Mesh, c caller) {
 	for len(wanted) > 0 {
 		delete(wanted, harness.Receive(t, fmt.Sprintf("one of %v", wanted), events))
 	}
+	harness.Receive(t, "that it has joined, as a topic's message", joined)
 	for spec, code := range map[string]protocol.Code{
 		`{"ref":"a","function_id":"engine::on-workers-changed","args":{"topic":"x"}}`: protocol.CodeInvalidArgs,
 		`{"ref":"a","function_id":"queue::on-engine-change"}`:                         protocol.CodeForbidden,
