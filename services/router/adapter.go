@@ -2,11 +2,13 @@ package router
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
@@ -35,15 +37,35 @@ func (s *Service) configure(ctx context.Context) error {
 
 // adapt makes the broker that the configuration names.
 func (s *Service) adapt(a protocol.Adapter) error {
-	c, chosen := config.RabbitMQOf(a)
-	if !chosen {
-		return nil
-	}
-	b, err := rabbitmq.New(rabbitmq.Options{URL: c.AMQPURL, Prefix: c.Prefix, Logger: s.log})
-	if err != nil {
+	b, err := s.brokerOf(a)
+	if err != nil || b == nil {
 		return err
 	}
 	s.remotes = append(s.remotes, &remoteBroker{Remote: b, words: wordsFor(b)})
 	s.adapter = s.remotes[len(s.remotes)-1]
 	return nil
+}
+
+// brokerOf is the broker of an adapter; nil for the built-in one.
+func (s *Service) brokerOf(a protocol.Adapter) (broker.Remote, error) {
+	c, chosen := config.RabbitMQOf(a)
+	if !chosen {
+		return nil, nil //nolint:nilnil // no broker is no error
+	}
+	return rabbitmq.New(rabbitmq.Options{URL: c.AMQPURL, Prefix: c.Prefix, Logger: s.log})
+}
+
+// tryTime bounds tryAdapter.
+const tryTime = 4 * time.Second
+
+// tryAdapter says whether this router could use an adapter: it connects to its
+// broker, and leaves it again.
+func (s *Service) tryAdapter(ctx context.Context, a protocol.Adapter) (protocol.Empty, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	b, err := s.brokerOf(a)
+	if err != nil || b == nil {
+		return protocol.Empty{}, err
+	}
+	return protocol.Empty{}, errors.Join(b.Open(ctx), b.Close(ctx))
 }
