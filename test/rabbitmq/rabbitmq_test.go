@@ -360,7 +360,7 @@ func TestKilledBroker(t *testing.T) {
 	}
 	confirmed.Range(func(id, rejected any) bool {
 		_, ran := handled.Load(id)
-		if rejected.(bool) && !dead[id.(string)] || !rejected.(bool) && !ran { //nolint:forcetypeassert // stored so above
+		if rejected.(bool) && !dead[id.(string)] || !rejected.(bool) && !ran {
 			t.Errorf("%v was confirmed and is gone (to be rejected: %v)", id, rejected)
 		}
 		return true

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -211,7 +212,7 @@ func (x *session) ended(closed <-chan *amqp.Error) error {
 
 // consume begins to take messages, if any are wanted.
 func (x *session) consume() (<-chan amqp.Delivery, error) {
-	prefetch := x.c.wanted().Window
+	prefetch := min(x.c.wanted().Window, math.MaxUint16)
 	if prefetch == 0 {
 		return nil, nil //nolint:nilnil // nothing comes of a nil channel
 	}

@@ -98,10 +98,18 @@ func (s *store) post(f func()) {
 	s.calls = append(s.calls, f)
 	first := len(s.calls) == 1
 	s.mu.Unlock()
-	if first {
-		s.lane.Post(s.drain)
+	if first && !s.lane.Post(s.drain) {
+		s.b.running.Go(s.postLater)
 	}
 }
+
+// postLater posts once the lane is open, unless it is closed.
+func (s *store) postLater() {
+	for sleep(s.ctx, postAgain) && !s.lane.Post(s.drain) {
+	}
+}
+
+const postAgain = 5 * time.Millisecond
 
 func (s *store) drain() {
 	s.mu.Lock()
