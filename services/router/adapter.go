@@ -12,7 +12,13 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
-const configureAgain = 250 * time.Millisecond
+const (
+	configureAgain = 250 * time.Millisecond
+	// earlierLooks is how often in a row a registry must be there that does not
+	// know the configuration, to be one of an earlier version: one that starts may
+	// be so for a moment.
+	earlierLooks = 4
+)
 
 // configure finds out from the registry on which broker queues are. It waits for
 // it: a message must not be stored where nobody looks for it.
@@ -22,10 +28,16 @@ func (s *Service) configure(ctx context.Context) error {
 	}
 	t := time.NewTicker(configureAgain)
 	defer t.Stop()
-	for {
+	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
 			return s.adapt(stored.Config.Adapter)
+		}
+		if earlier++; protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
+			earlier = 0
+		}
+		if earlier == earlierLooks {
+			return nil // with it there is no adapter but the built-in one
 		}
 		select {
 		case <-t.C:
@@ -33,6 +45,12 @@ func (s *Service) configure(ctx context.Context) error {
 			return protocol.Errorf(protocol.CodeUnavailable, "the registry does not tell the mesh's configuration (%v): start it", err)
 		}
 	}
+}
+
+// hasRegistry says whether any registry answers.
+func (s *Service) hasRegistry(ctx context.Context) bool {
+	_, err := mesh.Request[protocol.WorkersPage](ctx, s.bulk, protocol.SubjectWorkers, protocol.WorkersRequest{Limit: 1})
+	return err == nil
 }
 
 // adapt makes the broker that the configuration names.
