@@ -91,6 +91,8 @@ const (
 
 	SubjectQueues = Prefix + "router.queues" // every router: QueuesRequest → QueuesPage of its lanes
 
+	SubjectAdapterCheck = Prefix + "router.adapter" // every router: Adapter → Empty, if it could use that
+
 	SubjectDecide        = Prefix + "retry.decide" // DecideRequest → DecideReply
 	SubjectWaitingQueues = Prefix + "retry.queues" // every retry: QueuesRequest → QueuesPage, field Waiting
 

@@ -105,11 +105,14 @@ func (s *Service) prepared(ctx context.Context, e configEdit, first *configState
 	if by == "" {
 		by = "unknown"
 	}
-	edit.after = complete(&configDoc{Head: doc.Head, By: by, At: time.Now().UTC(), Restores: e.restores, set: set, revision: doc.revision})
+	edit.after = complete(&configDoc{Head: doc.Head, By: by, At: time.Now().UTC(), Restores: e.restores, Seeded: true, set: set, revision: doc.revision})
 	if err := edit.after.result.Err(edit.before.result.Unknown()...); err != nil {
 		return edit, err
 	}
 	if err := s.checkStore(ctx, edit.before, edit.after); err != nil {
+		return edit, err
+	}
+	if err := s.checkAdapter(ctx, edit.before, edit.after); err != nil {
 		return edit, err
 	}
 	err = s.checkDefinitions(ctx, &edit, e.purge)

@@ -56,8 +56,9 @@ func (s *Service) beginConfig(ctx context.Context) error {
 			return err
 		}
 		now := *doc
-		if !doc.configured() {
+		if !doc.Seeded {
 			now.set = now.set.Merge(s.o.Config.Seed)
+			now.Seeded = len(s.o.Config.Seed) > 0
 		}
 		now.set = now.set.Merge(s.o.Config.Change)
 		s.warnOfSeed(&now)
@@ -68,7 +69,7 @@ func (s *Service) beginConfig(ctx context.Context) error {
 		if err := s.checkStore(ctx, before, after); err != nil {
 			return err
 		}
-		if len(config.Diff(doc.set, now.set)) > 0 || !doc.configured() && s.o.Config.Seed != nil {
+		if len(config.Diff(doc.set, now.set)) > 0 || doc.Seeded != now.Seeded {
 			now.By, now.At, now.Restores = s.o.Config.By, time.Now().UTC(), 0
 			err = s.store.putConfig(ctx, &now)
 		}
@@ -88,7 +89,7 @@ func (s *Service) beginConfig(ctx context.Context) error {
 
 // warnOfSeed says what of the seed does not hold, as somebody has edited it.
 func (s *Service) warnOfSeed(now *configDoc) {
-	for _, d := range config.Diff(now.set, now.set.Merge(s.o.Config.Seed)) {
+	for _, d := range config.Diff(now.set, now.set.Merge(s.o.Config.Seed).Merge(s.o.Config.Change)) {
 		s.log.Warn("the stored configuration differs from the file, which counts only where there was none: apply the file to change it",
 			"key", d.Key, "stored", string(d.Before), "file", string(d.After), "revision", now.revision)
 	}
