@@ -59,6 +59,7 @@ func (l *lane) define(name string, config *protocol.QueueDefinition) {
 	q := l.queue(queue)
 	q.jobs.definition = config
 	if config == nil {
+		q.jobs.disband(q)
 		return
 	}
 	q.setPolicy(q.jobs.policy())
@@ -66,8 +67,21 @@ func (l *lane) define(name string, config *protocol.QueueDefinition) {
 		served := protocol.DeclaredFunction{FunctionSpec: c.line.function, Concurrency: c.asked}
 		c.update(c.since, q.jobs.subscription(c.worker, c.Subscription.ID, c.Deliver, &served))
 	}
-	q.store.Window(q.name, q.window())
+	q.demand()
 	l.wake(q)
+}
+
+// disband forgets who would take jobs that the queue has none of.
+func (j *jobs) disband(q *queue) {
+	for f, n := range j.lines {
+		if n.size > 0 {
+			continue
+		}
+		for _, c := range n.consumers {
+			q.detach(c)
+		}
+		delete(j.lines, f)
+	}
 }
 
 // policy is how failures of the queue's jobs are answered.
@@ -139,7 +153,7 @@ func (l *lane) deliverJob(q *queue) bool {
 	if n, c := j.aside(l.now); n != nil && !before(first, n.peek(), &q.ready) {
 		return l.deliverAside(q, n, c)
 	}
-	if first == nil || j.waiting() >= maxAside || len(l.serving) == 0 && q.store.Message(first) == nil {
+	if first == nil || j.waiting() >= maxAside || len(l.serving) == 0 && l.storeOf(first).Message(first) == nil {
 		return false // what nobody can take is not read for that
 	}
 	m := l.body(q, first)
