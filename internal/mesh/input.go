@@ -10,35 +10,32 @@ import (
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-// Input reads the input of one of the mesh's own functions: one object, without
-// fields that it does not know; none is an empty one. What is anything else is
-// refused with INVALID_ARGS.
-func Input(function string, input []byte, into any) error {
+// ReadInput reads the input of the function of that id, a JSON object without
+// fields that into does not have; none is an empty one. INVALID_ARGS names what
+// is wrong.
+func ReadInput(id string, input []byte, into any) error {
 	if len(input) == 0 {
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(input))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return wrongInput(function, err)
+	err := d.Decode(into)
+	if err == nil {
+		if _, end := d.Token(); errors.Is(end, io.EOF) {
+			return nil
+		}
+		return protocol.Errorf(protocol.CodeInvalidArgs, "the input of %s is more than one JSON object", id)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return protocol.Errorf(protocol.CodeInvalidArgs, "the input of %s goes on behind its end: it is one JSON object", function)
-	}
-	return nil
-}
-
-func wrongInput(function string, err error) error {
 	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
 	switch field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); {
 	case unknown:
-		return protocol.Errorf(protocol.CodeInvalidArgs, "%s has no argument %.100s: leave it out, or see whether it is misspelt", function, field)
+		return protocol.Errorf(protocol.CodeInvalidArgs, "%s has no argument %.100s: leave it out, or see whether it is misspelt", id, field)
 	case isType && wrong.Field == "":
-		return protocol.Errorf(protocol.CodeInvalidArgs, "the input of %s is a JSON %s: it is an object", function, wrong.Value)
+		return protocol.Errorf(protocol.CodeInvalidArgs, "the input of %s is a JSON %s: it is an object", id, wrong.Value)
 	case isType:
 		name := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
-		return protocol.Errorf(protocol.CodeInvalidArgs, "%s of %s is a JSON %s: it is of the type %s", name, function, wrong.Value, wrong.Type)
+		return protocol.Errorf(protocol.CodeInvalidArgs, "%s of %s is a JSON %s: it is of the type %s", name, id, wrong.Value, wrong.Type)
 	default:
-		return protocol.Errorf(protocol.CodeInvalidArgs, "the input of %s cannot be read: %v", function, err)
+		return protocol.Errorf(protocol.CodeInvalidArgs, "the input of %s cannot be read: %v", id, err)
 	}
 }

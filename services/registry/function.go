@@ -42,7 +42,7 @@ func provider[Q, R any](s *Service, id string, h func(context.Context, Q) (R, er
 func serveFunction[Q, R any](s *Service, namespace, id string, h func(context.Context, Q) (R, error)) error {
 	return mesh.Endpoint(s.mesh, endpointName(id), protocol.FunctionSubject(namespace, id), func(ctx context.Context, input json.RawMessage) (r R, err error) {
 		var q Q
-		if err := mesh.Input(id, input, &q); err != nil {
+		if err := mesh.ReadInput(id, input, &q); err != nil {
 			return r, err
 		}
 		return h(ctx, q)

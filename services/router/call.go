@@ -82,7 +82,7 @@ func (in *callIngress) passCall(at *slot, m *nats.Msg) error {
 // readData reads a call of protocol.FunctionPublish.
 func readData(m *nats.Msg) (request, error) {
 	var q protocol.DataRequest
-	if err := mesh.Input(protocol.FunctionPublish, m.Data, &q); err != nil {
+	if err := mesh.ReadInput(protocol.FunctionPublish, m.Data, &q); err != nil {
 		return request{}, err
 	}
 	name, err := q.Target()

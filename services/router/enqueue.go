@@ -136,7 +136,7 @@ func priorityOf(text string) uint8 {
 // readEnqueue reads a call of protocol.FunctionEnqueue.
 func readEnqueue(m *nats.Msg) (request, error) {
 	var q protocol.EnqueueRequest
-	if err := mesh.Input(protocol.FunctionEnqueue, m.Data, &q); err != nil {
+	if err := mesh.ReadInput(protocol.FunctionEnqueue, m.Data, &q); err != nil {
 		return request{}, err
 	}
 	if strings.TrimSpace(q.Queue) == "" || strings.TrimSpace(q.FunctionID) == "" {
