@@ -4,7 +4,10 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
@@ -526,19 +529,30 @@ func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) erro
 	if err != nil {
 		return err
 	}
+	var mu sync.Mutex
+	var looks errgroup.Group
+	looks.SetLimit(looksAtOnce)
 	for _, f := range slices.Concat(found...) {
-		depth, err := f.Depth(ctx, f.queue, f.delays)
-		if err != nil {
-			s.log.Debug("a queue could not be looked at", "broker", f.Name(), "queue", f.queue, "error", err)
-			continue
-		}
-		q := at[f.queue]
-		q.Ready += depth.Ready
-		q.Waiting += depth.Waiting
-		q.Dead += depth.Dead
+		looks.Go(func() error {
+			depth, err := f.Depth(ctx, f.queue, f.delays)
+			if err != nil {
+				s.log.Debug("a queue could not be looked at", "broker", f.Name(), "queue", f.queue, "error", err)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			q := at[f.queue]
+			q.Ready += depth.Ready
+			q.Waiting += depth.Waiting
+			q.Dead += depth.Dead
+			return nil
+		})
 	}
-	return nil
+	return looks.Wait()
 }
+
+// looksAtOnce is how many queues are looked at together.
+const looksAtOnce = 8
 
 // addFar adds what brokers hold of an execution. What a lane has of it twice, since
 // it is on its way, only keeps it open a little longer.
