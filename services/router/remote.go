@@ -300,6 +300,30 @@ func (l *lane) received(q *queue, e *broker.Entry, m *broker.Message) {
 // staysInOrder says that a delayed entry waits where it is, lest it is passed.
 func (l *lane) staysInOrder(e *broker.Entry) bool { return isRemote(e) && l.queueOf(e).groups != nil }
 
+// maxDiverted bounds the groups of which it is remembered that a letter was
+// followed: they are forgotten together.
+const maxDiverted = 1 << 14
+
+// divertArrivals has what a broker still holds of e's group follow it too.
+func (l *lane) divertArrivals(q *queue, e *broker.Entry) {
+	if !isRemote(e) {
+		return
+	}
+	if l.divertedUntil == nil || len(l.divertedUntil) >= maxDiverted {
+		l.divertedUntil = make(map[groupName]int64)
+	}
+	l.divertedUntil[groupName{q.name, q.groupOf(e)}] = l.wall
+}
+
+// follows says whether an entry was published before a dead letter of its group
+// that it is to follow.
+func (l *lane) follows(q *queue, e *broker.Entry, m *broker.Message) bool {
+	if len(l.divertedUntil) == 0 || !isRemote(e) || q.groups == nil || e.Generation > 0 {
+		return false
+	}
+	return m.PublishedAt <= l.divertedUntil[groupName{q.name, q.groupOf(e)}]
+}
+
 // storeOfPublish is where a publish goes: what is not due waits in the mesh.
 func (q *queue) storeOfPublish(due int64) broker.Store {
 	if due > 0 {
