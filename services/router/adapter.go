@@ -33,7 +33,8 @@ func (s *Service) configure(ctx context.Context) error {
 		if err == nil {
 			return s.adapt(stored.Config.Adapter)
 		}
-		if earlier++; protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
+		earlier++
+		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
 			earlier = 0
 		}
 		if earlier == earlierLooks {
