@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/test/harness"
@@ -26,7 +28,8 @@ const (
 // operator, and no try is spent on the broker's death.
 func TestKilledRabbitMQLosesNothing(t *testing.T) {
 	r := live.StartRabbitMQ(t)
-	l := &load{t: t, mesh: harness.Start(t, harness.OnRabbitMQ(t, r.VirtualHost(t))...), execution: "killed", decide: life, lingers: someLinger}
+	at := r.VirtualHost(t)
+	l := &load{t: t, mesh: harness.Start(t, harness.OnRabbitMQ(t, at)...), execution: "killed", decide: life, lingers: someLinger}
 	l.start()
 	kills, soak, began := 0, harness.Soak(t), time.Now()
 	for kills < brokerKills || soak > 0 && (kills < brokerKillsInSoak || time.Since(began) < soak) {
@@ -37,35 +40,69 @@ func TestKilledRabbitMQLosesNothing(t *testing.T) {
 		kills++
 	}
 	l.progress(500)
-	harness.Await(t, "the mesh is ready again", func() bool { return unready(t, l.mesh) == "" })
-	l.finish()
+	finishOn(l, at)
 	t.Logf("%d kills", kills)
+}
+
+// finishOn ends a load on RabbitMQ and lets the mesh come to rest: then every
+// message is accounted for, and the broker's queues are as empty as the mesh
+// says, by the broker's own count.
+func finishOn(l *load, amqpURL string) {
+	l.t.Helper()
+	l.stop()
+	l.running.Wait()
+	harness.Await(l.t, "the mesh is ready", func() bool { return unready(l.t, l.mesh) == "" })
+	queues := l.mesh.AwaitRest(l.execution, 2*time.Minute)
+	n := l.audit.CheckKept(l.t, l.mesh, l.execution)
+	l.t.Logf("%d messages, %d deliveries", n, l.audit.Runs())
+	conn, err := amqp.Dial(amqpURL)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, q := range queues {
+		name := "queue:" + l.execution + ":" + q.Route
+		for place, want := range map[string]int64{name: 0, name + ".dlq": q.Dead} {
+			if at, err := ch.QueueDeclarePassive(place, true, false, false, false, nil); err != nil || int64(at.Messages) != want {
+				l.t.Errorf("%s holds %d messages, want %d (%v)", place, at.Messages, want, err)
+			}
+		}
+	}
 }
 
 // A link that is cut, half open or slow loses nothing either.
 func TestFailingLinkToRabbitMQ(t *testing.T) {
 	r := live.SharedRabbitMQ(t)
-	amqp := r.VirtualHost(t)
+	at := r.VirtualHost(t)
 	link := harness.NewLink(t, r.Address())
-	through := strings.Replace(amqp, r.Address(), link.Address(), 1)
-	l := &load{t: t, mesh: harness.Start(t, harness.OnRabbitMQ(t, through)...), execution: "linked", decide: life, lingers: someLinger}
-	l.start()
-	for name, fail := range map[string]func(){
-		"cut":       link.Cut,
-		"half open": link.HalfOpen,
-		"slow":      func() { link.Slow(50, 200) },
-	} {
-		l.progress(300)
-		fail()
-		if name == "slow" {
-			l.progress(100)
-		} else {
-			harness.Await(t, "the "+name+" link shows in /readyz", func() bool { return strings.Contains(unready(t, l.mesh), "rabbitmq") })
-		}
-		link.Mend()
-		l.progress(300)
+	mesh := harness.Start(t, harness.OnRabbitMQ(t, strings.Replace(at, r.Address(), link.Address(), 1))...)
+	shows := func(*load) {
+		harness.Await(t, "the failing link shows in /readyz", func() bool { return strings.Contains(unready(t, mesh), "rabbitmq") })
 	}
-	l.finish()
+	for _, c := range []struct {
+		name  string
+		fail  func()
+		until func(*load)
+	}{
+		{"cut", link.Cut, shows},
+		{"half-open", link.HalfOpen, shows},
+		{"slow", func() { link.Slow(50, 200) }, func(l *load) { l.progress(100) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &load{t: t, mesh: mesh.For(t), execution: c.name, decide: life, lingers: someLinger}
+			l.start()
+			l.progress(300)
+			c.fail()
+			c.until(l)
+			link.Mend()
+			l.progress(300)
+			finishOn(l, at)
+		})
+	}
 }
 
 // A mesh whose broker is away stops when it is told to, and one whose broker is

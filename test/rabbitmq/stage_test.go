@@ -168,7 +168,7 @@ func (p *place) topic() {
 	if err := ch.ExchangeDeclarePassive("topic:"+topic, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
 		p.Fatal(err)
 	}
-	own, err := ch.QueueDeclare("", false, true, true, false, nil)
+	own, err := ch.QueueDeclare("", false, true, false, false, nil)
 	if err != nil {
 		p.Fatal(err)
 	}
