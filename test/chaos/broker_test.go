@@ -31,6 +31,7 @@ func TestKilledRabbitMQLosesNothing(t *testing.T) {
 	at := r.VirtualHost(t)
 	l := &load{t: t, mesh: harness.Start(t, harness.OnRabbitMQ(t, at)...), execution: "killed", decide: life, lingers: someLinger}
 	l.start()
+	awaitQueues(l, r, at)
 	kills, soak, began := 0, harness.Soak(t), time.Now()
 	for kills < brokerKills || soak > 0 && (kills < brokerKillsInSoak || time.Since(began) < soak) {
 		l.progress(200 + rand.Int64N(500))
@@ -42,6 +43,20 @@ func TestKilledRabbitMQLosesNothing(t *testing.T) {
 	l.progress(500)
 	finishOn(l, at)
 	t.Logf("%d kills", kills)
+}
+
+// awaitQueues waits until all queues of the load are made, and RabbitMQ has
+// written down that they are: of a quorum queue that it made less than three
+// seconds before it is killed it forgets half, and then serves it no more.
+func awaitQueues(l *load, r *live.RabbitMQ, at string) {
+	l.t.Helper()
+	const each = 4 // the queue itself, two delays, dead letters
+	harness.Await(l.t, "all queues are made", func() bool {
+		var all []struct{ State string }
+		r.Admin(l.t, http.MethodGet, "/api/queues"+at[strings.LastIndex(at, "/"):], nil, &all)
+		return len(all) == each*queues
+	})
+	harness.Wait(l.t, 5*time.Second)
 }
 
 // finishOn ends a load on RabbitMQ and lets the mesh come to rest: then every
