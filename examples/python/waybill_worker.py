@@ -3,12 +3,15 @@
     mesh = await connect("nats://127.0.0.1:4222")
     mesh.work("run-1", "tasks", handler, concurrency=4)    # a queue, shared with all that work it
     mesh.observe("orders.created", handler, observer_id="billing")
+    mesh.serve("text::upper", handler)                     # a function: calls of it, and jobs for it
     await mesh.start()
     await mesh.publish_queue("run-1", "tasks", b"...")
+    await mesh.enqueue("turns", "text::upper", {"text": "a"})
     await mesh.stop(window=10)
 
 A handler is a coroutine function that takes a Delivery. To return is to acknowledge; to raise is a failed try, or what
-the exception says: Reject, Retry, Incomplete. At the time limit the handler is cancelled. A handler must not block the
+the exception says: Reject, Retry, Incomplete. What a function's handler returns is the answer of a call, as JSON, and
+nobody's after a job. At the time limit the handler is cancelled. A handler must not block the
 event loop: a worker that cannot answer for 15 s has vanished, and what it holds is delivered to others.
 """
 
@@ -68,7 +71,7 @@ class Incomplete(Exception):
 class Delivery:
     data: bytes
     headers: dict
-    id: str  # the same through retries and redrives
+    id: str  # the same through retries and redrives; empty in a call
     attempt: int
     max_retries: int
     timeout_ms: int
@@ -106,6 +109,7 @@ class Mesh:
         self.name = f"{socket.gethostname()}/{os.path.basename(sys.argv[0]) or 'python'}"[:256]
         self.nc, self.revision, self.keepalive_s = None, 0, 5
         self.specs, self.handlers, self.slots = [], {}, {}  # what is declared; by ref the handlers and free slots
+        self.functions, self.call_subs, self.calls = {}, [], set()  # by ref what is declared; calls under way
         self.subjects = set()  # deliver subjects that are subscribed to
         self.epochs = {}  # lane -> the highest epoch seen
         self.running, self.finished = {}, {}  # reply subject -> Running, Finished
@@ -121,6 +125,25 @@ class Mesh:
 
     async def publish_topic(self, topic, data, **more):
         return await self._publish(f"wb.v1.pub.topic.{topic}", data, **more)
+
+    async def define(self, queue, **config):
+        """Defines a named queue, or changes it; says whether it was another before."""
+        body = json.dumps({"queue": queue, "config": config}).encode()
+        answer = await self._request("wb.v1.registry.define", body)
+        for warning in answer.get("warnings", []):
+            log.warning("the mesh warns: %s", warning)
+        return answer["changed"]
+
+    async def enqueue(self, queue, function, data, namespace="default", receipt=None, headers=None, dedup_id=None):
+        """Leaves a job, with any JSON value as the function's input, until somebody who serves the function takes it."""
+        headers = {**(headers or {}), "Waybill-Function": function, "Waybill-Namespace": namespace}
+        if receipt:
+            headers["Waybill-Receipt"] = receipt
+        return await self._publish(f"wb.v1.pub.job.{queue}", json.dumps(data).encode(), headers, dedup_id)
+
+    async def call(self, function, data, namespace="default"):
+        """A function's answer to any JSON value. Nobody there is UNAVAILABLE."""
+        return await self._request(f"wb.v1.fn.{namespace}.{function}", json.dumps(data).encode())
 
     async def _publish(self, subject, data, headers=None, dedup_id=None):
         # Always with an id, so that it can be said again when nobody knows whether it was heard.
@@ -144,7 +167,7 @@ class Mesh:
         except LOST as e:
             raise WaybillError("UNAVAILABLE", repr(e)) from e
         body = json.loads(answer.data or b"{}")
-        if "code" in body and "error" in body:
+        if isinstance(body, dict) and "code" in body and "error" in body:
             raise WaybillError(body["code"], body.get("message", ""))
         return body
 
@@ -159,6 +182,13 @@ class Mesh:
     def listen(self, topic, handler, **options):
         self._declare(handler, kind="listen", topic=topic, **options)
 
+    def serve(self, function, handler, namespace="default", concurrency=10):
+        """Answers calls of a function, and takes jobs for it: so many at once of each queue that has some."""
+        ref = f"{namespace}.{function}"
+        self.functions[ref] = {"namespace": namespace, "id": function, "concurrency": concurrency}
+        self.handlers[ref] = handler
+        self.slots[ref] = float("inf")  # how many queues there are only the mesh knows
+
     def _declare(self, handler, **spec):  # options are the fields of a subscription, as the protocol names them
         ref = str(len(self.specs))
         self.specs.append({"ref": ref, **spec})
@@ -171,6 +201,9 @@ class Mesh:
         await self.nc.subscribe(f"wb.v1.worker.{self.worker_id}.claims", cb=self._on_claims)
         self.inbox = self.nc.new_inbox()
         await self.nc.subscribe(self.inbox, cb=self._on_keepalive_reply)
+        for ref in self.functions:
+            on_call = functools.partial(self._on_call, ref)
+            self.call_subs.append(await self.nc.subscribe(f"wb.v1.fn.{ref}", queue="fn", cb=on_call))
         refused = await self._hello()
         self.started = True
         for r in refused:
@@ -185,7 +218,8 @@ class Mesh:
             while True:
                 self.revision += 1
                 hello = {"worker_id": self.worker_id, "name": self.name, "revision": self.revision,
-                         "subscriptions": [{**spec, "draining": self.draining} for spec in self.specs]}
+                         "subscriptions": [{**spec, "draining": self.draining} for spec in self.specs],
+                         "functions": [] if self.draining else list(self.functions.values()), "jobs": not self.draining}
                 try:
                     answer = await self._request("wb.v1.registry.hello", json.dumps(hello).encode())
                     break
@@ -196,10 +230,14 @@ class Mesh:
                     log.warning("hello: %s", e)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 10)
-            for got in answer.get("subscriptions", []):
-                if got["deliver"] not in self.subjects:
-                    self.subjects.add(got["deliver"])
-                    await self.nc.subscribe(got["deliver"], cb=functools.partial(self._on_delivery, got["ref"]))
+            arrives = {got["deliver"]: got["ref"] for got in answer.get("subscriptions", [])}
+            for got in answer.get("functions", []):
+                if got.get("deliver"):  # a mesh that knows of no jobs gives none
+                    arrives[got["deliver"]] = f"{got['namespace']}.{got['id']}"
+            for deliver, ref in arrives.items():
+                if deliver not in self.subjects:
+                    self.subjects.add(deliver)
+                    await self.nc.subscribe(deliver, cb=functools.partial(self._on_delivery, ref))
             for warning in answer.get("warnings", []):
                 log.warning("the mesh warns: %s", warning)
             self.keepalive_s = answer["keepalive_ms"] / 1000
@@ -363,6 +401,28 @@ class Mesh:
             claims[where].append(item)
         await msg.respond(json.dumps(claims).encode())
 
+    # -- calls
+
+    async def _on_call(self, ref, msg):
+        task = self._spawn(self._answer(ref, msg))
+        self.calls.add(task)
+        task.add_done_callback(self.calls.discard)
+
+    async def _answer(self, ref, msg):
+        headers = dict(msg.headers or {})
+        limit = int(headers.get("Waybill-Timeout-Ms", 0))
+        said = None
+        try:
+            async with asyncio.timeout(limit / 1000 if limit else None):
+                body = json.dumps(await self.handlers[ref](Delivery(msg.data, headers, "", 1, 1, limit, 0)))
+        except Exception as e:
+            coded = e if isinstance(e, WaybillError) else WaybillError("FUNCTION_FAILED", f"{type(e).__name__}: {e}")
+            said = {"Nats-Service-Error": coded.code, "Nats-Service-Error-Code": "502"}
+            body = json.dumps({"code": coded.code, "message": coded.message,
+                               "error": {"code": 502, "description": str(coded)}})
+        with contextlib.suppress(*LOST):
+            await self.nc.publish(msg.reply, body.encode(), headers=said)
+
     # -- stopping
 
     async def stop(self, window=10):
@@ -374,8 +434,12 @@ class Mesh:
                 await asyncio.wait_for(self._hello(), max(window, 1))
             except (WaybillError, asyncio.TimeoutError) as e:
                 log.warning("stopping, but the mesh was not told: %r", e)
-            while self.running and time.monotonic() < end:
-                await asyncio.wait([run.task for run in self.running.values()], timeout=max(0, end - time.monotonic()))
+            for sub in self.call_subs:
+                with contextlib.suppress(*LOST):
+                    await sub.unsubscribe()
+            while (self.running or self.calls) and time.monotonic() < end:
+                under_way = [run.task for run in self.running.values()] + list(self.calls)
+                await asyncio.wait(under_way, timeout=max(0, end - time.monotonic()))
             self.handing_back = True
             for reply, run in list(self.running.items()):
                 run.handed_back = True  # said now, since a handler need not heed its cancellation

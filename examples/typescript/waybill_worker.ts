@@ -21,7 +21,7 @@ export class WaybillError extends Error {
 // Reject is thrown by a handler: the message can never succeed.
 export class Reject extends Error {}
 
-// Delivery is one attempt at one message. Its signal aborts at the time limit,
+// Delivery is one attempt at one message, or a call of a function, without id. Its signal aborts at the time limit,
 // and when the worker shuts down and does not wait any longer.
 export interface Delivery {
   id: string;
@@ -35,8 +35,24 @@ export interface Delivery {
 }
 
 // Handler returns: acknowledged. It throws Reject: rejected. It throws anything
-// else: failed.
-export type Handler = (d: Delivery) => Promise<void>;
+// else: failed. What a function's handler returns is the answer of a call, as
+// JSON, and nobody's after a job.
+export type Handler = (d: Delivery) => Promise<unknown>;
+
+// FunctionName says which function, by default in the namespace default.
+export interface FunctionName { id: string; namespace?: string }
+
+// QueueConfig is the definition of a named queue, as it stands on the wire.
+export interface QueueConfig {
+  type?: "standard" | "fifo";
+  message_group_field?: string;
+  concurrency?: number;
+  max_retries?: number;
+  backoff_ms?: number;
+  timeout_ms?: number;
+  max_priority?: number;
+  priority_field?: string;
+}
 
 // Policy is what a subscription says beside its name, as it stands in hello.
 export interface Policy {
@@ -70,11 +86,12 @@ interface Refused { ref: string; error: { code: string; message: string } }
 interface Registered {
   keepalive_ms: number;
   subscriptions?: { ref: string; deliver: string }[];
+  functions?: { namespace: string; id: string; deliver?: string }[];
   refused?: Refused[];
   warnings?: string[];
 }
-interface Subscription { spec: Record<string, unknown>; handler: Handler; deliver: string; refused?: Refused["error"] }
-interface Running { done: Promise<void>; abort: AbortController }
+interface Subscription { spec: Record<string, unknown>; handler: Handler; room: number; deliver: string; refused?: Refused["error"] }
+interface Running { done: Promise<void>; abort: AbortController; handedBack: boolean }
 interface Finished { outcome: string; text: string; at: number; sent: boolean }
 
 const pause = (ms: number) => new Promise<void>((done) => setTimeout(done, ms).unref());
@@ -86,11 +103,15 @@ export async function connect(servers = "nats://127.0.0.1:4222", options: NodeCo
   return new Mesh(nc, name);
 }
 
-// Mesh is a connection: publish, and work, observe and listen followed by start.
+// Mesh is a connection: publish, enqueue and call; work, observe, listen and serve
+// followed by start.
 export class Mesh {
   private readonly workerId = Array.from({ length: 22 }, () =>
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"[randomInt(62)]).join("");
   private readonly subscriptions = new Map<string, Subscription>(); // by ref
+  private readonly functions = new Map<string, Subscription>(); // by <namespace>.<id>
+  private readonly calls = new Set<Promise<void>>();
+  private callSubscriptions: { unsubscribe(): void }[] = [];
   // Deliveries by their reply subjects, and the highest epoch of each lane.
   private readonly running = new Map<string, Running>();
   private readonly finished = new Map<string, Finished>(); // oldest first
@@ -115,8 +136,30 @@ export class Mesh {
     return this.publish(`wb.v1.pub.topic.${topic}`, data, o);
   }
 
-  private publish(subject: string, data: string | Uint8Array, o: PublishOptions): Promise<PublishAck> {
+  // enqueue leaves a job in a named queue until somebody who serves the function
+  // takes it. data is any JSON value, and its input.
+  enqueue(queue: string, f: FunctionName, data: unknown, o: PublishOptions & { receipt?: string } = {}): Promise<PublishAck> {
     const h = newHeaders();
+    h.set("Waybill-Function", f.id);
+    h.set("Waybill-Namespace", f.namespace ?? "default");
+    if (o.receipt !== undefined) h.set("Waybill-Receipt", o.receipt);
+    return this.publish(`wb.v1.pub.job.${queue}`, JSON.stringify(data), o, h);
+  }
+
+  // define defines a named queue, or changes it, and says whether it was another
+  // before.
+  async define(queue: string, config: QueueConfig): Promise<boolean> {
+    const r = await this.request<{ changed: boolean; warnings?: string[] }>("wb.v1.registry.define", JSON.stringify({ queue, config }));
+    for (const warning of r.warnings ?? []) console.error("the registry warns:", warning);
+    return r.changed;
+  }
+
+  // call is a function's answer to any JSON value.
+  call<T>(f: FunctionName, data: unknown): Promise<T> {
+    return this.request(`wb.v1.fn.${f.namespace ?? "default"}.${f.id}`, JSON.stringify(data));
+  }
+
+  private publish(subject: string, data: string | Uint8Array, o: PublishOptions, h = newHeaders()): Promise<PublishAck> {
     for (const [name, value] of Object.entries(o.headers ?? {})) h.set(name, value);
     if (o.dedupId !== undefined) h.set("Nats-Msg-Id", o.dedupId);
     if (o.delayMs !== undefined) h.set("Waybill-Delay-Ms", String(o.delayMs));
@@ -135,7 +178,7 @@ export class Mesh {
       throw new WaybillError("TIMEOUT", `no answer from ${subject}; it may have been done: ${cause}`);
     }
     const body = JSON.parse(answer.string() || "{}");
-    if (body.error && body.code) throw new WaybillError(body.code, body.message);
+    if (body?.error && body.code) throw new WaybillError(body.code, body.message);
     return body as T;
   }
 
@@ -156,9 +199,17 @@ export class Mesh {
     this.add({ kind: "listen", topic, ...policy }, handler);
   }
 
+  // serve answers calls of a function, and takes jobs for it: so many at once of
+  // each queue that has some.
+  serve(f: FunctionName, handler: Handler, concurrency = 10) {
+    const spec = { namespace: f.namespace ?? "default", id: f.id, concurrency };
+    // How many queues have jobs for it only the mesh knows.
+    this.functions.set(`${spec.namespace}.${spec.id}`, { spec, handler, room: Infinity, deliver: "" });
+  }
+
   private add(spec: Record<string, unknown>, handler: Handler) {
     const ref = String(this.subscriptions.size + 1);
-    this.subscriptions.set(ref, { spec: { ref, ...spec }, handler, deliver: "" });
+    this.subscriptions.set(ref, { spec: { ref, ...spec }, handler, room: Number(spec.concurrency ?? 10), deliver: "" });
   }
 
   // start returns when the mesh knows this worker; it throws what is refused.
@@ -170,6 +221,13 @@ export class Mesh {
     this.nc.subscribe(this.inbox, { callback: (_e, m) => {
       if (!m.headers?.code && m.json<{ known?: boolean }>().known === false) void this.renew();
     } });
+    for (const [name, f] of this.functions) {
+      const callback = (_e: unknown, m: Msg) => {
+        const answered = this.answerCall(f, m).finally(() => this.calls.delete(answered));
+        this.calls.add(answered);
+      };
+      this.callSubscriptions.push(this.nc.subscribe(`wb.v1.fn.${name}`, { queue: "fn", callback }));
+    }
     void this.watch();
     await this.hello();
     for (const s of this.subscriptions.values()) {
@@ -190,6 +248,7 @@ export class Mesh {
     const r = await this.request<Registered>("wb.v1.registry.hello", JSON.stringify({
       worker_id: this.workerId, name: this.name, sdk: "example-typescript", revision: this.revision,
       subscriptions: [...this.subscriptions.values()].map((s) => ({ ...s.spec, draining: this.draining })),
+      functions: this.draining ? [] : [...this.functions.values()].map((f) => f.spec), jobs: !this.draining,
     }));
     this.keepaliveMs = r.keepalive_ms;
     for (const warning of r.warnings ?? []) console.error("the registry warns:", warning);
@@ -197,12 +256,18 @@ export class Mesh {
     for (const { ref, deliver } of r.subscriptions ?? []) {
       const s = this.subscriptions.get(ref)!;
       s.refused = undefined;
-      if (s.deliver !== deliver) {
-        s.deliver = deliver;
-        this.nc.subscribe(deliver, { callback: (_e, m) => this.receive(s, m) });
-      }
+      this.arriveOn(s, deliver);
+    }
+    for (const { namespace, id, deliver } of r.functions ?? []) {
+      if (deliver) this.arriveOn(this.functions.get(`${namespace}.${id}`)!, deliver); // a mesh that knows of no jobs gives none
     }
     await this.sayAlive();
+  }
+
+  private arriveOn(s: Subscription, deliver: string) {
+    if (s.deliver === deliver) return;
+    s.deliver = deliver;
+    this.nc.subscribe(deliver, { callback: (_e, m) => this.receive(s, m) });
   }
 
   // sayAlive sends a keepalive. Outcomes that went before it on the connection
@@ -218,7 +283,7 @@ export class Mesh {
   private forgetOld() {
     for (const [reply, end] of this.finished) {
       if (Date.now() - end.at < remember) return;
-      this.finished.delete(reply);
+      if (end.sent) this.finished.delete(reply); // else it may have been lost with the connection
     }
   }
 
@@ -255,10 +320,14 @@ export class Mesh {
     if (!token || this.isFormer(lane, number(m, "Waybill-Epoch")) || this.running.has(reply)) return;
     const end = this.finished.get(reply);
     if (end && end.outcome !== "cancelled") return this.tell(reply, end);
-    if (this.draining) return this.finish(reply, "cancelled", "the worker is shutting down");
+    // The mesh keeps to the concurrency, but does not count handlers that outstay
+    // their time limit: we do. What they leave no room for is handed back.
+    if (this.draining || s.room <= 0) return this.finish(reply, "cancelled", this.draining ? shutdown.message : "the worker has no room");
+    s.room--;
     this.finished.delete(reply);
-    const abort = new AbortController();
-    this.running.set(reply, { abort, done: this.run(s, m, reply, abort) });
+    const run: Running = { abort: new AbortController(), done: Promise.resolve(), handedBack: false };
+    this.running.set(reply, run);
+    run.done = this.run(s, m, reply, run);
   }
 
   // isFormer says whether a lane's owner is a former one; otherwise it notes the epoch.
@@ -268,25 +337,26 @@ export class Mesh {
     return false;
   }
 
-  private async run(s: Subscription, m: Msg, reply: string, abort: AbortController): Promise<void> {
-    await Promise.resolve(); // first it is noted as running
-    const limit = number(m, "Waybill-Timeout-Ms");
-    const timer = limit > 0 ? setTimeout(() => abort.abort(new Error(`the time limit of ${limit} ms has passed`)), Math.min(limit, 2 ** 31 - 1)) : undefined;
+  private async run(s: Subscription, m: Msg, reply: string, run: Running): Promise<void> {
+    const { signal } = run.abort;
+    const timer = timeLimit(m, run.abort);
+    let outcome = "acknowledged", text = "";
     try {
-      await s.handler(deliveryOf(m, abort.signal));
-      this.finish(reply, "acknowledged", "");
+      await s.handler(deliveryOf(m, signal));
     } catch (e) {
-      const text = e instanceof Error ? e.message : String(e);
-      this.finish(reply, e instanceof Reject ? "rejected" : abort.signal.reason === shutdown ? "cancelled" : "failed", text);
+      text = textOf(e);
+      outcome = e instanceof Reject ? "rejected" : signal.reason === shutdown ? "cancelled" : "failed";
     } finally {
       clearTimeout(timer);
     }
+    s.room++; // before the outcome is said, since that brings the next delivery
+    if (!run.handedBack) this.finish(reply, outcome, text);
   }
 
   private finish(reply: string, outcome: string, text: string) {
     this.running.delete(reply);
-    if (this.finished.get(reply)?.outcome === "cancelled") return; // handed back before it ended
     const end = { outcome, text: cut(text), at: Date.now(), sent: false };
+    this.finished.delete(reply); // so that it is the newest
     this.finished.set(reply, end);
     this.tell(reply, end);
   }
@@ -302,10 +372,31 @@ export class Mesh {
     const question = m.json<{ lane: string; epoch: number }>();
     this.isFormer(question.lane, question.epoch);
     this.forgetOld();
-    const running = [...this.running.keys()].map(laneAndToken).filter((r) => r.lane === question.lane).map((r) => r.token);
-    const finished = [...this.finished].map(([reply, end]) => ({ ...laneAndToken(reply), outcome: end.outcome, error: end.text }))
-      .filter((f) => f.lane === question.lane).map(({ token, outcome, error }) => ({ token, outcome, error }));
-    m.respond(JSON.stringify({ running, finished: finished.slice(-1000) }));
+    let room = this.nc.info!.max_payload / 2 - 64; // the answer is to be under half of that
+    const fits = (item: unknown) => (room -= Buffer.byteLength(JSON.stringify(item)) + 1) >= 0;
+    const ofLane = (reply: string) => laneAndToken(reply).lane === question.lane;
+    const running = [...this.running.keys()].filter(ofLane).map((reply) => laneAndToken(reply).token).filter(fits);
+    const finished = [...this.finished].reverse().filter(([reply]) => ofLane(reply)) // the latest are the likeliest to be lost
+      .map(([reply, end]) => ({ token: laneAndToken(reply).token, outcome: end.outcome, error: end.text })).filter(fits);
+    m.respond(JSON.stringify({ running, finished }));
+  }
+
+  // Answer calls
+
+  private async answerCall(f: Subscription, m: Msg): Promise<void> {
+    const abort = new AbortController();
+    const timer = timeLimit(m, abort);
+    try {
+      m.respond(JSON.stringify((await f.handler(deliveryOf(m, abort.signal))) ?? null));
+    } catch (e) {
+      const code = e instanceof WaybillError ? e.code : "FUNCTION_FAILED";
+      const h = newHeaders();
+      h.set("Nats-Service-Error", code);
+      h.set("Nats-Service-Error-Code", "502");
+      m.respond(JSON.stringify({ code, message: textOf(e), error: { code: 502, description: `${code}: ${textOf(e)}` } }), { headers: h });
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   // Stop
@@ -316,14 +407,18 @@ export class Mesh {
     this.draining = true;
     if (this.inbox) {
       await this.hello().catch(() => undefined); // the registry finds out by itself
-      const ended = () => Promise.allSettled([...this.running.values()].map((r) => r.done));
+      for (const s of this.callSubscriptions) s.unsubscribe();
+      const ended = () => Promise.allSettled([...[...this.running.values()].map((r) => r.done), ...this.calls]);
       await Promise.race([ended(), pause(window)]);
       for (const r of this.running.values()) r.abort.abort(shutdown);
       await Promise.race([ended(), pause(1000)]);
-      for (const reply of [...this.running.keys()]) this.finish(reply, "cancelled", shutdown.message);
+      for (const [reply, run] of this.running) {
+        run.handedBack = true; // what its handler says after that is nobody's
+        this.finish(reply, "cancelled", shutdown.message);
+      }
       clearInterval(this.beat);
       await this.nc.flush();
-      await this.request("wb.v1.registry.bye", JSON.stringify({ worker_id: this.workerId })).catch(() => undefined);
+      await this.request("wb.v1.registry.bye", JSON.stringify({ worker_id: this.workerId, revision: this.revision })).catch(() => undefined);
     }
     await this.nc.close();
   }
@@ -344,9 +439,20 @@ function number(m: Msg, name: string): number {
 
 function deliveryOf(m: Msg, signal: AbortSignal): Delivery {
   return {
-    id: m.headers!.get("Waybill-Message-Id"), attempt: number(m, "x-delivery-attempt"), maxRetries: number(m, "Waybill-Max-Retries"),
-    generation: number(m, "Waybill-Generation"), headers: m.headers!, data: m.data, text: m.string(), signal,
+    id: m.headers?.get("Waybill-Message-Id") ?? "", attempt: number(m, "x-delivery-attempt"), maxRetries: number(m, "Waybill-Max-Retries"),
+    generation: number(m, "Waybill-Generation"), headers: m.headers ?? newHeaders(), data: m.data, text: m.string(), signal,
   };
+}
+
+// timeLimit aborts when the time limit of a delivery or a call is over.
+function timeLimit(m: Msg, abort: AbortController): NodeJS.Timeout | undefined {
+  const limit = number(m, "Waybill-Timeout-Ms");
+  if (limit <= 0) return undefined;
+  return setTimeout(() => abort.abort(new Error(`the time limit of ${limit} ms has passed`)), Math.min(limit, 2 ** 31 - 1));
+}
+
+function textOf(e: unknown): string {
+  return e instanceof Error ? e.message : String(e);
 }
 
 // cut is a text's beginning that the mesh keeps.

@@ -40,8 +40,11 @@ type HostOptions[O Owner[O]] struct {
 	// AcceptLoss opens a damaged ledger without what cannot be read.
 	AcceptLoss bool
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
-	// default ledger.DefaultSlack.
+	// default ledger.DefaultSlack, or less on a small disk.
 	Slack int64
+	// InMemory has everything kept in memory alone, if this is its first start: what
+	// is stored is lost when NATS ends.
+	InMemory bool
 
 	// NewOwner makes the owner of a ledger that is about to be opened.
 	NewOwner func() O
@@ -234,7 +237,7 @@ func bulk(o mesh.ConnectOptions) mesh.ConnectOptions {
 func (h *Host[O]) newKeeper(conn *nats.Conn) *ledger.Keeper {
 	return ledger.NewKeeper(ledger.KeeperOptions{
 		Conn: conn, Service: h.o.Service, Ledgers: h.o.Ledgers, Instance: h.o.Instance,
-		Replicas: h.o.Replicas, AcceptLoss: h.o.AcceptLoss, Slack: h.o.Slack, Logger: h.o.Logger,
+		Replicas: h.o.Replicas, AcceptLoss: h.o.AcceptLoss, Slack: h.o.Slack, Memory: h.o.InMemory, Logger: h.o.Logger,
 		Open: func(ctx context.Context, name string) (ledger.Handle, error) {
 			book, err := h.Books.Open(ctx, ledger.Options{
 				Conn: conn, Stream: ledger.StreamOf(h.o.Service), Name: name, Owner: h.o.Instance,

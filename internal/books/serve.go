@@ -43,6 +43,24 @@ func (h *Host[O]) endpoints(book *Book[O]) ([]*mesh.Subscription, error) {
 	return append(own, audit), err
 }
 
+// Subscriptions collects what a service serves for a ledger.
+type Subscriptions struct {
+	All  []*mesh.Subscription
+	errs []error
+}
+
+// Add takes what Serve returned.
+func (s *Subscriptions) Add(one *mesh.Subscription, err error) {
+	if err != nil {
+		s.errs = append(s.errs, err)
+		return
+	}
+	s.All = append(s.All, one)
+}
+
+// Err is what could not be served.
+func (s *Subscriptions) Err() error { return errors.Join(s.errs...) }
+
 // Stop answers what has arrived, then closes the ledger.
 func (s *served[O]) Stop(ctx context.Context) error {
 	return errors.Join(s.drain(ctx), s.Book.Stop(ctx))

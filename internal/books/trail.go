@@ -46,6 +46,9 @@ func (t *Trails) Find(ctx context.Context, q protocol.TrailRequest) (protocol.Tr
 	for _, one := range found {
 		reply.Trails = append(reply.Trails, trailOf(one))
 	}
+	if err == nil {
+		reply.LeftOut = leftOut(ctx, t.conn, found)
+	}
 	return reply, err
 }
 
@@ -59,7 +62,7 @@ func timeOf(ns int64) time.Time {
 func trailOf(t *ledger.Trail) protocol.Trail {
 	m, meta := t.Message, &t.Meta
 	told := protocol.Trail{
-		Ledger: t.Ledger, Key: uint64(t.Key), Queue: meta.Queue, PublishedAt: timeOf(m.PublishedAt), SizeBytes: len(m.Body),
+		Ledger: t.Ledger, Key: uint64(t.Key), Queue: meta.Queue, PublishedAt: timeOf(m.PublishedAt), Publisher: protocol.PublisherName(m.Publisher), SizeBytes: len(m.Body),
 		Group: m.Group, Priority: m.Priority, Attempt: meta.Attempt, Generation: meta.Generation,
 		Vanished: meta.Vanished, Incomplete: meta.Incomplete, Due: timeOf(meta.Due), LastFailure: timeOf(meta.LastFailure),
 		Reason: meta.Reason, Error: meta.Error, Subscription: meta.Source,
@@ -67,6 +70,7 @@ func trailOf(t *ledger.Trail) protocol.Trail {
 	}
 	if t.How != 0 {
 		told.How = t.How.String()
+		told.Worker, told.WorkerID, told.TookMs = t.By.Name, t.By.ID, t.Took.Milliseconds()
 	}
 	if parent := m.Headers[protocol.HeaderTraceparent]; len(parent) > 0 {
 		told.Traceparent = parent[0]

@@ -9,6 +9,7 @@ import (
 // Builtin is the configuration of the adapter that needs no broker.
 type Builtin struct {
 	StoreMethod string `json:"store_method"`
+	FilePath    string `json:"file_path"`
 }
 
 // InMemory says whether messages are kept in memory alone.

@@ -58,8 +58,8 @@ func builtinKeys() []Key {
 			Doc: "On disk, or in memory alone: what is in memory is lost when NATS ends.",
 		},
 		{
-			Name: "file_path", Default: "data/queue", Check: NotEmpty, Doc: "Accepted: everything is below the data directory of NATS.",
-			Warn: always("it has no effect: what is on disk is below the data directory (--data)"),
+			Name: "file_path", Check: NotEmpty,
+			Doc: "Where the store of waybill up lies, below its data directory unless it is a path from the root; settled at the first start. Default: the data directory itself.",
 		},
 		{
 			Name: "save_interval_ms", Kind: Number, Default: int64(5000), Least: 1, Most: maxMillis, Doc: "Accepted: there is no snapshot, the log is its own.",

@@ -15,6 +15,8 @@ import (
 type File struct {
 	// Document is what it sets of the mesh's configuration.
 	Document Document
+	// Own are the keys in it that belong to the process.
+	Own      []string
 	Warnings []string // for people, with file, line and key
 }
 
@@ -41,6 +43,11 @@ func Parse(path string, text []byte, further []Key) (*File, error) {
 	keys := append(Keys(), further...)
 	set := Document(c.section(keys, "", given))
 	file := &File{Document: set}
+	for i := range further {
+		if _, isSet := given[further[i].Name]; isSet {
+			file.Own = append(file.Own, further[i].Name)
+		}
+	}
 	all := Check(set)
 	if len(c.problems) == 0 {
 		c.problems = all.Problems

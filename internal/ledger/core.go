@@ -107,7 +107,7 @@ func (l *Ledger) turn() time.Time {
 	wake = sooner(wake, l.courier(now))
 	l.writeForward()
 	wake = sooner(wake, l.write(now))
-	if l.closing && l.idle() {
+	if l.closing && l.idle() && !l.forward.mending {
 		l.close(nil)
 	}
 	return wake

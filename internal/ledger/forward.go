@@ -13,6 +13,7 @@ import (
 // live there. Then the floor is a later one.
 type forward struct {
 	target  uint64 // frames below this sequence are to be left
+	mending bool   // there is damage among them: the ledger does not close before
 	stated  uint64 // the floor's sequence as the log has it
 	loading bool
 	ready   bool     // there is something to write
@@ -62,11 +63,12 @@ func (l *Ledger) forwardTo(target uint64) {
 // writeForward sees to it that what is to be written next is at hand.
 func (l *Ledger) writeForward() {
 	f := &l.forward
-	if f.loading || f.ready || l.closing {
+	if f.loading || f.ready || l.closing && !f.mending {
 		return
 	}
 	if f.target == 0 {
-		f.ready = l.overstated()
+		f.mending = false
+		f.ready = l.overstated() && !l.closing
 		return
 	}
 	list, wants := l.oldest(f.target)
@@ -74,6 +76,7 @@ func (l *Ledger) writeForward() {
 	case len(list) == 0: // an idle ledger states its floor too
 		f.target = 0
 		f.ready = l.frames.floor().seq > f.stated
+		f.mending = f.mending && f.ready // until that is stated
 	case len(wants) == 0:
 		*f = f.anew()
 		f.frames, f.ready = list, true
@@ -203,7 +206,7 @@ func (l *Ledger) readRestated() {
 }
 
 func (l *Ledger) forwardFailed(seq uint64, err error) {
-	l.forward.loading, l.forward.target = false, 0
+	l.forward.loading, l.forward.target, l.forward.mending = false, 0, false
 	if !l.closed && !errors.Is(err, context.Canceled) {
 		l.log.Error("the log cannot be shortened: a frame cannot be read", "ledger", l.name, "seq", seq, "err", err)
 	}
@@ -269,7 +272,7 @@ func (l *Ledger) forwardReady() {
 
 // anew has nothing at hand to write.
 func (f *forward) anew() forward {
-	return forward{target: f.target, stated: f.stated}
+	return forward{target: f.target, mending: f.mending, stated: f.stated}
 }
 
 // committed begins anew when what was ready is written: what is left of the

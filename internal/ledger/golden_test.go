@@ -71,7 +71,11 @@ func goldenRecords() map[string][]byte {
 		"accept-story":  appendAccept(nil, &Message{ID: goldenID, Story: story}, []Meta{{Queue: "q", Spans: "s", Story: story}}, nil, nil),
 		"forget-into":   of(record{kind: kindForget, name: "/queue/e/r", dest: "/queue//r", counts: &counters{Delivered: 2}}),
 		"settle-how":    of(record{kind: KindSettle, keys: []Key{9}, how: Discarded}),
-		"counts-later":  of(record{kind: kindCounts, name: "q", counts: &counters{Taken: 1, Sent: 2, HandedBack: 3, WrittenOff: 4}}),
+		"settle-by": of(record{kind: KindSettle, keys: []Key{9, 8, 7}, how: Acknowledged, ends: &endings{
+			workers: []Worker{{ID: "id", Name: "n"}, {ID: "other"}}, runs: []uint64{1, 2, 2, 1}, took: []uint64{0, 300, 1},
+		}}),
+		"accept-publisher": appendAccept(nil, &Message{ID: goldenID, Publisher: "a/b"}, []Meta{{Queue: "q"}}, nil, nil),
+		"counts-later":     of(record{kind: kindCounts, name: "q", counts: &counters{Taken: 1, Sent: 2, HandedBack: 3, WrittenOff: 4}}),
 	}
 }
 

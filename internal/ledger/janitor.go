@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
 const (
 	// DefaultSlack is by how much a stream may outgrow twice what is live.
 	DefaultSlack = 64 << 20
+	// slackPart of a small disk is the most.
+	slackPart = 16
 	// frameSlack is how many small frames a stream may have: a message that is
 	// published alone is a frame, and each costs memory, and time at a takeover.
 	frameSlack = 100_000
@@ -88,6 +92,24 @@ func (j *Janitor) Sweep(ctx context.Context) error {
 	}
 	return api(ctx, j.Conn, "STREAM.PURGE."+j.Stream, map[string]any{"seq": floor}, &struct{}{})
 }
+
+// SlackOn is how much slack a stream has on a disk of that size: little on a
+// small one.
+func SlackOn(total int64) int64 { return min(DefaultSlack, max(1, total/slackPart)) }
+
+// slackAt is SlackOn for the disk of NATS, if that tells of it.
+func slackAt(ctx context.Context, nc *nats.Conn) int64 {
+	ctx, cancel := context.WithTimeout(ctx, spaceTime)
+	defer cancel()
+	_, total, err := mesh.Space(ctx, nc)
+	if err != nil {
+		return DefaultSlack
+	}
+	return SlackOn(total)
+}
+
+// spaceTime is how long NATS may take to tell of its disk.
+const spaceTime = 2 * time.Second
 
 func (j *Janitor) slack() int64 {
 	if j.Slack == 0 {

@@ -60,8 +60,12 @@ type KeeperOptions struct {
 	// what is known to have been committed. Default false: Start returns a
 	// *DamageError.
 	AcceptLoss bool
-	// Slack is the janitor's, in bytes; default DefaultSlack.
-	Slack  int64
+	// Slack is the janitor's, in bytes; default DefaultSlack, or what SlackOn says of
+	// a disk that is known.
+	Slack int64
+	// Memory has the stream, if it is made, kept in memory alone: what is in it is
+	// lost when NATS ends.
+	Memory bool
 	Logger *slog.Logger // default none
 }
 
@@ -125,7 +129,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	working, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel
 	k.working.Go(func() { k.run(working) })
-	janitor := Janitor{Conn: k.o.Conn, Stream: StreamOf(k.o.Service), Locals: k.open, Slack: k.o.Slack, Logger: k.o.Logger}
+	janitor := Janitor{Conn: k.o.Conn, Stream: StreamOf(k.o.Service), Locals: k.open, Slack: cmp.Or(k.o.Slack, slackAt(ctx, k.o.Conn)), Logger: k.o.Logger}
 	k.working.Go(func() { janitor.Run(working) })
 	if err := k.awaitOpen(ctx); err != nil {
 		return errors.Join(err, k.Stop(context.WithoutCancel(ctx)))

@@ -114,6 +114,10 @@ func warnOfWishes(o KeeperOptions, cfg jetstream.StreamConfig, n int) {
 		o.Logger.Warn("the stream has another number of replicas than asked for; change it with the nats tool",
 			slog.String("stream", cfg.Name), slog.Int("replicas", cfg.Replicas), slog.Int("asked", o.Replicas))
 	}
+	if storage := storageOf(o); storage != cfg.Storage {
+		o.Logger.Warn("the stream is stored in another way than asked for, as it was when it was made",
+			slog.String("stream", cfg.Name), slog.String("storage", cfg.Storage.String()), slog.String("asked", storage.String()))
+	}
 }
 
 // streamConfig has no limit that could act: it would refuse commits or drop
@@ -124,7 +128,7 @@ func streamConfig(o KeeperOptions) jetstream.StreamConfig {
 		Description: "Waybill: the log of the " + o.Service + " service's ledgers",
 		Subjects:    []string{"wb.log." + o.Service + ".*"},
 		Retention:   jetstream.LimitsPolicy,
-		Storage:     jetstream.FileStorage,
+		Storage:     storageOf(o),
 		Discard:     jetstream.DiscardNew,
 		MaxMsgs:     -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Replicas:    cmp.Or(o.Replicas, defaultReplicas),
@@ -134,6 +138,13 @@ func streamConfig(o KeeperOptions) jetstream.StreamConfig {
 		Duplicates:  minDuplicates, // frames have no id
 		Metadata:    map[string]string{metaLedgers: strconv.Itoa(ledgersOf(o)), metaHash: hashXXH64},
 	}
+}
+
+func storageOf(o KeeperOptions) jetstream.StorageType {
+	if o.Memory {
+		return jetstream.MemoryStorage
+	}
+	return jetstream.FileStorage
 }
 
 // ledgersOf is how many ledgers a service begins with.

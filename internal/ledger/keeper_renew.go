@@ -191,6 +191,10 @@ func (k *Keeper) checkTail(ctx context.Context, t *leases) error {
 	if err != nil {
 		return fmt.Errorf("reading the stream of %s: %w", k.o.Service, err)
 	}
+	if info.Config.Storage == jetstream.MemoryStorage { // it may begin anew with NATS
+		t.Tail = 0
+		return nil
+	}
 	last := info.State.LastSeq
 	if last < t.Tail && !k.o.AcceptLoss {
 		return lostTail(info.Config.Name, last, t.Tail)

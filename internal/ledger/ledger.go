@@ -23,6 +23,7 @@ type Message struct {
 	Group       string
 	Headers     map[string][]string
 	Body        []byte
+	Publisher   string // as its publish named it, see protocol.PublisherOf; empty: not at all
 	Story       []byte // what happened before this ledger accepted it, see StoryOf
 	Extra       []byte // encoded fields this version does not know, kept
 }

@@ -54,6 +54,7 @@ func appendMessage(b []byte, m *Message) []byte {
 	}
 	b = appendString(b, 6, m.Body)
 	b = appendString(b, 7, m.Story)
+	b = appendString(b, 8, m.Publisher)
 	b = append(b, m.Extra...)
 	return shut(b, start)
 }
@@ -87,6 +88,8 @@ func decodeMessage(b []byte) (*Message, error) {
 			m.Body = bytes.Clone(f.slice())
 		case 7:
 			m.Story = bytes.Clone(f.slice())
+		case 8:
+			m.Publisher = string(f.slice())
 		default:
 			m.Extra = append(m.Extra, f.raw...)
 		}

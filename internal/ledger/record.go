@@ -26,6 +26,7 @@ type record struct {
 	number uint64
 	keys   []Key
 	how    Counter // settle: what the end is counted as; 0: not said
+	ends   *endings
 	name   string
 	value  []byte // nil: absent
 	counts *counters
@@ -137,6 +138,7 @@ func appendRecord(b []byte, r *record) []byte {
 		b = appendCounters(b, r.counts)
 	}
 	b = appendUint(b, 14, uint64(r.how))
+	b = appendEndings(b, r.ends)
 	return shut(b, start)
 }
 
@@ -239,6 +241,11 @@ func (r *record) decodePlain(f *fields, intern interner) {
 		r.counts = decodeCounters(f)
 	case 14:
 		r.how = Counter(f.uint())
+	case 15, 16, 17:
+		if r.ends == nil {
+			r.ends = &endings{}
+		}
+		r.ends.decode(f)
 	}
 }
 

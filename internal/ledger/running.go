@@ -101,6 +101,7 @@ func (l *Ledger) lostBefore(t *takeover) {
 	l.Count("", Lost, t.lost)
 	l.writeOff()
 	l.forwardTo(t.damaged + 1)
+	l.forward.mending = true
 }
 
 func (r *Running[E]) run(opened chan struct{}) {
@@ -204,7 +205,8 @@ func (r *Running[E]) spawn(work func(context.Context) func()) {
 	r.work.Go(func() { r.post(work(r.ctx)) })
 }
 
-// Stop commits what is staged and closes the ledger. When ctx ends first, what
+// Stop commits what is staged and closes the ledger; one that was opened with
+// AcceptLoss leaves the damage behind first. When ctx ends first, what
 // is not committed by then is left: the error is the context's.
 func (r *Running[E]) Stop(ctx context.Context) error {
 	r.post(func() { r.ledger.closing = true })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -22,6 +23,8 @@ type Trail struct {
 	Decided  int64   // that it goes to Dest; 0: before what the log has, or not
 	Ended    int64   // settled, or handed over; 0: not
 	How      Counter // that counts the settlement; 0: not said
+	By       Worker  // who settled it; the zero value: not known
+	Took     time.Duration
 }
 
 // Live says whether the entry is the ledger's still.
@@ -101,9 +104,10 @@ func (s *search) record(h *header, ordinal uint64, r *record) error {
 			}
 		}
 	case KindSettle, KindDone:
-		for _, k := range r.keys {
+		for i, k := range r.keys {
 			if t := s.find(h.ledger, k); t != nil {
 				t.Ended, t.How = h.time, r.how
+				t.By, t.Took = r.ends.of(i)
 				s.open[h.ledger] = slices.DeleteFunc(s.open[h.ledger], func(x *Trail) bool { return x == t })
 			}
 		}

@@ -45,6 +45,7 @@ type batch struct {
 type settled struct {
 	entries []*Entry
 	tags    []any
+	enders  []ender
 }
 
 // ends are the counters that a settlement may be counted by.
@@ -145,7 +146,8 @@ func (b *batch) reuse() {
 	for i, s := range b.settled {
 		clear(s.entries)
 		clear(s.tags)
-		kept.settled[i] = settled{s.entries[:0], s.tags[:0]}
+		clear(s.enders)
+		kept.settled[i] = settled{s.entries[:0], s.tags[:0], s.enders[:0]}
 	}
 	*b = kept
 	batches.Put(b)
@@ -203,7 +205,7 @@ func (l *Ledger) accept(m *Message, metas []Meta, o *origin, dedup *Dedup, tag a
 	if len(metas) == 0 || len(metas) > maxRecipients {
 		return protocol.Errorf(protocol.CodeLimitExceeded, "a message for %d queues at once: 1 to %d are possible", len(metas), maxRecipients)
 	}
-	n := int(brief.size) + acceptBytes*(1+len(m.Headers)) + len(m.Group) + len(m.Story) + len(m.Extra)
+	n := int(brief.size) + acceptBytes*(1+len(m.Headers)) + len(m.Group) + len(m.Publisher) + len(m.Story) + len(m.Extra)
 	for i := range metas {
 		n += metas[i].length()
 	}
@@ -332,6 +334,7 @@ func (l *Ledger) Settle(e *Entry, how Counter, tag any) bool {
 	s := &b.settled[slices.Index(ends[:], how)]
 	s.entries = append(s.entries, e)
 	s.tags = append(s.tags, tag)
+	s.enders = append(s.enders, ender{})
 	b.count(e.Queue, how)
 	b.eager = b.eager || tag != nil || b.keys() >= lazyRecords
 	return true
@@ -471,7 +474,7 @@ func (l *Ledger) sealKeys(b *batch, kind Kind, how Counter, s settled) {
 	for i, e := range s.entries {
 		keys[i] = e.Key
 	}
-	r := record{kind: kind, keys: keys, how: how}
+	r := record{kind: kind, keys: keys, how: how, ends: endsOf(s.enders)}
 	b.buf = appendRecord(b.buf, &r)
 	b.records = append(b.records, staged{record: r, entries: s.entries, tags: s.tags})
 }

@@ -24,9 +24,12 @@ const DefaultMaxPayload = 8 << 20
 
 // Options of Start.
 type Options struct {
-	// DataDir belongs to one process at a time (DataDir/lock); JetStream lives
-	// in DataDir/jetstream. It is made if it is not there.
+	// DataDir belongs to one process at a time (DataDir/lock). It is made if it is
+	// not there.
 	DataDir string
+	// StoreDir has JetStream in StoreDir/jetstream, and belongs to one process like
+	// DataDir, which is the default.
+	StoreDir string
 	// Host to listen on; default 127.0.0.1. One that is not loopback is refused.
 	Host string
 	// Port to listen on; default 4222, -1 is any free one.
@@ -53,7 +56,7 @@ type Server struct {
 	nats    *server.Server
 	release func() error // the data directory's lock
 	name    string
-	dir     string // the data directory
+	dir     string // of the store
 	log     *logger
 }
 
@@ -67,7 +70,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := bind.Check("NATS", o.Host); err != nil {
 		return nil, err
 	}
-	release, err := lock(o.DataDir)
+	o.StoreDir = cmp.Or(o.StoreDir, o.DataDir)
+	release, err := lockBoth(o.DataDir, o.StoreDir)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +81,19 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.release = release
 	return s, nil
+}
+
+// lockBoth locks a data directory, and the one of the store if that is another.
+func lockBoth(data, store string) (release func() error, err error) {
+	one, err := lock(data)
+	if err != nil || store == data {
+		return one, err
+	}
+	other, err := lock(store)
+	if err != nil {
+		return nil, errors.Join(err, one())
+	}
+	return func() error { return errors.Join(other(), one()) }, nil
 }
 
 func start(ctx context.Context, o Options) (*Server, error) {
@@ -98,17 +115,17 @@ func start(ctx context.Context, o Options) (*Server, error) {
 		srv.WaitForShutdown()
 		return nil, err
 	}
-	return &Server{nats: srv, name: name, dir: o.DataDir, log: log}, nil
+	return &Server{nats: srv, name: name, dir: o.StoreDir, log: log}, nil
 }
 
 // checkStore fails for a damaged store, or repairs it if the loss is accepted.
 func (o Options) checkStore() error {
-	dir := filepath.Join(o.DataDir, "jetstream")
+	dir := filepath.Join(o.StoreDir, "jetstream")
 	err := checkStore(dir)
 	if err == nil || !o.AcceptLoss {
 		return err
 	}
-	aside := filepath.Join(o.DataDir, "damaged")
+	aside := filepath.Join(o.StoreDir, "damaged")
 	if o.Logger != nil {
 		o.Logger.Warn("the store is damaged; going on without what cannot be read, as told", "error", err, "kept_in", aside)
 	}
@@ -127,7 +144,7 @@ func (o Options) server(name string) *server.Options {
 		MaxPayload:        cmp.Or(o.MaxPayload, DefaultMaxPayload),
 		NoSigs:            true, // signals belong to the program
 		JetStream:         true,
-		StoreDir:          o.DataDir, // the server adds /jetstream
+		StoreDir:          o.StoreDir, // the server adds /jetstream
 		JetStreamMaxStore: most,
 		SyncAlways:        o.SyncInterval == 0, SyncInterval: o.SyncInterval,
 		// Half of the mesh's messages go to a subject that is used once, a

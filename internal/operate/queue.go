@@ -85,6 +85,8 @@ func addQueue(sum, q *protocol.QueueInfo) {
 	sum.Groups += q.Groups
 	sum.HeldGroups += q.HeldGroups
 	sum.BlockedGroups += q.BlockedGroups
+	sum.Named = cmp.Or(sum.Named, q.Named)
+	sum.Unserved = append(sum.Unserved, q.Unserved...)
 	counters := maps.Clone(sum.Counters)
 	for name, n := range q.Counters {
 		if counters == nil {

@@ -21,6 +21,9 @@ import (
 type Story struct {
 	MessageID string `json:"message_id"`
 	Lives     []Life `json:"lives"` // in order of queue
+	// LeftOut are subscriptions to its topic that it did not reach because of
+	// their filters, in order of queue.
+	LeftOut []protocol.LeftOut `json:"left_out"`
 	// Unseen are services whose logs could not be looked at: something may be
 	// missing.
 	Unseen []string `json:"unseen"`
@@ -45,7 +48,7 @@ func Why(ctx context.Context, nc *nats.Conn, id string) (Story, error) {
 	if err != nil {
 		return Story{}, protocol.Errorf(protocol.CodeInvalidArgs, "%.64q is no message id: it is what a publish is answered with, such as 0198c5f2-7f5e-7c3a-9b1d-3f2a6c4e8d10", id)
 	}
-	story := Story{MessageID: parsed.String(), Lives: []Life{}, Unseen: []string{}}
+	story := Story{MessageID: parsed.String(), Lives: []Life{}, LeftOut: []protocol.LeftOut{}, Unseen: []string{}}
 	replies, err := trails(ctx, nc, story.MessageID, &story.Unseen)
 	if err != nil {
 		return story, err
@@ -62,6 +65,7 @@ func Why(ctx context.Context, nc *nats.Conn, id string) (Story, error) {
 			}
 		}
 	}
+	story.leaveOut(replies, best)
 	for _, t := range best {
 		story.Lives = append(story.Lives, lifeOf(ctx, nc, t))
 	}
@@ -72,6 +76,22 @@ func Why(ctx context.Context, nc *nats.Conn, id string) (Story, error) {
 	return story, nil
 }
 
+// leaveOut takes what the services say of subscriptions that it did not reach:
+// one may not know of a queue that another has it in.
+func (s *Story) leaveOut(replies []protocol.TrailReply, reached map[string]protocol.Trail) {
+	for _, r := range replies {
+		for _, one := range r.LeftOut {
+			_, there := reached[one.Queue]
+			if !there && !slices.ContainsFunc(s.LeftOut, func(x protocol.LeftOut) bool { return x.Subscription == one.Subscription }) {
+				s.LeftOut = append(s.LeftOut, one)
+			}
+		}
+	}
+	slices.SortFunc(s.LeftOut, func(a, b protocol.LeftOut) int {
+		return cmp.Or(strings.Compare(a.Queue, b.Queue), strings.Compare(a.Subscription, b.Subscription))
+	})
+}
+
 // unknownMessage says what may be said of a message that no log has.
 func unknownMessage(id uuid.UUID, since time.Time) error {
 	sec, nsec := id.Time().UnixTime()
@@ -80,7 +100,7 @@ func unknownMessage(id uuid.UUID, since time.Time) error {
 		return protocol.Errorf(protocol.CodeNotFound, "no log has %s: it was published at %s, has ended since, and the logs go back to %s only (or it was never here)",
 			id, published.UTC().Format(time.RFC3339), since.Format(time.RFC3339))
 	}
-	return protocol.Errorf(protocol.CodeNotFound, "no log has %s: nobody published it here, or nobody subscribed to its topic", id)
+	return protocol.Errorf(protocol.CodeNotFound, "no log has %s: nobody published it here, or of those who subscribe to its topic nobody wanted it", id)
 }
 
 func trails(ctx context.Context, nc *nats.Conn, id string, unseen *[]string) ([]protocol.TrailReply, error) {

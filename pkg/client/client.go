@@ -32,6 +32,7 @@ type Client struct {
 	nc        *nats.Conn
 	address   string // as Connect was told, without a password
 	name      string
+	by        string // ends the inboxes of publishers: a dot, and what says who publishes
 	namespace string
 	log       *slog.Logger
 	window    time.Duration
@@ -61,7 +62,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 		}
 	}
 	c := &Client{
-		address: redact(address), name: o.name, namespace: o.namespace, log: o.logger, window: o.window,
+		address: redact(address), name: o.name, by: o.publisher(), namespace: o.namespace, log: o.logger, window: o.window,
 		tracer:     tracing.New(o.tracing, library+"/client", libraryVersion()),
 		link:       newGate(),
 		publishers: make(map[*Publisher]struct{}),
@@ -78,6 +79,14 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 		return nil, err
 	}
 	return c, nil
+}
+
+// publisher is Client.by.
+func (o *options) publisher() string {
+	if !o.named {
+		return "."
+	}
+	return "." + protocol.PublisherToken(o.name) + "."
 }
 
 func (c *Client) natsOptions(ctx context.Context, o *options) []nats.Option {

@@ -50,6 +50,7 @@ type Delivery struct {
 	deadline  time.Time // zero: none
 	limit     time.Duration
 	uncounted atomic.Bool // it no longer counts in the worker's pool
+	watched   watched     // of the overseer alone
 }
 
 func newDelivery(spec *protocol.SubscriptionSpec, msg *nats.Msg, j *job) *Delivery {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,10 +31,34 @@ func Job(queue, namespace, function string) Destination {
 
 // Enqueue leaves a job for a function of the client's namespace in a named queue
 // and returns when it is committed. data is the function's input. Errors are
-// those of Publish; NOT_FOUND: there is no such queue, Define it.
+// those of Publish; NOT_FOUND: there is no such queue, Define it; UNSUPPORTED: the
+// mesh is of a version that has none.
 func (c *Client) Enqueue(ctx context.Context, queue, function string, data []byte, opts ...PublishOption) (*Receipt, error) {
 	return c.Publish(ctx, Job(queue, c.namespace, function), data, opts...)
 }
+
+// unserved is an error of a publish, or what it means of a job.
+func (c *Client) unserved(ctx context.Context, to Destination, err error) error {
+	if to.job.ID == "" || protocol.CodeOf(err) != protocol.CodeUnavailable || !c.hasRouters(ctx, to.subject) {
+		return err
+	}
+	return protocol.Errorf(protocol.CodeUnsupported, "the routers of this mesh are of a version without named queues: upgrade them, or publish to a route or a topic instead")
+}
+
+// hasRouters says whether there are routers and none takes what is published on a
+// subject.
+func (c *Client) hasRouters(ctx context.Context, subject string) bool {
+	ctx, cancel := context.WithTimeout(ctx, routersTimeout)
+	defer cancel()
+	if _, err := c.nc.RequestWithContext(ctx, protocol.SubjectQueues, []byte("{}")); err != nil {
+		return false
+	}
+	_, err := c.nc.RequestWithContext(ctx, subject, nil) // it is no job: nobody stores it
+	return errors.Is(err, nats.ErrNoResponders)
+}
+
+// routersTimeout bounds the search for routers that do not answer.
+const routersTimeout = time.Second
 
 // JobReceipt sets Message.JobReceipt.
 func JobReceipt(receipt string) PublishOption {

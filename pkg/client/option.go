@@ -27,6 +27,7 @@ type HandleOption interface{ handle(o *handleOptions) error }
 
 type options struct {
 	name      string
+	named     bool // by the program itself
 	namespace string
 	logger    *slog.Logger
 	window    time.Duration
@@ -70,14 +71,16 @@ func (f workFunc) work(o *workOptions) error { return f(o) }
 type NameOption string
 
 // Name names the program (Connect; default host/program) or the subscription
-// (Work; default the route) in listings.
+// (Work; default the route) in listings. A program that is given a name is told
+// of as the publisher of what it publishes (`waybill why`), which each of its
+// messages carries.
 func Name(name string) NameOption { return NameOption(name) }
 
 func (n NameOption) connect(o *options) error {
 	if n == "" {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "the client's name is empty: leave client.Name out for the default")
 	}
-	o.name = string(n)
+	o.name, o.named = string(n), true
 	return nil
 }
 

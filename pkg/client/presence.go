@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,6 +49,7 @@ type presence struct {
 	mu        sync.Mutex
 	started   bool
 	closed    bool
+	left      atomic.Bool // it has said bye
 	revision  uint64
 	refs      int
 	workers   []*Worker
@@ -345,7 +347,7 @@ func (p *presence) resume(ctx context.Context) {
 	wait := firstHelloWait
 	for ctx.Err() == nil {
 		err := p.helloAgain(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || p.left.Load() {
 			return
 		}
 		p.c.log.Warn("the registry did not take the registration; trying again", "error", err, "wait", wait)
@@ -635,6 +637,7 @@ func (p *presence) bye(ctx context.Context) {
 	if !p.c.link.isOpen.Load() || p.c.nc.FlushWithContext(ctx) != nil {
 		return
 	}
+	p.left.Store(true)
 	p.mu.Lock()
 	bye := protocol.Bye{WorkerID: p.id, Revision: p.revision}
 	p.mu.Unlock()

@@ -20,20 +20,19 @@ type Result struct {
 	Err     error
 }
 
-// Publish publishes one message and returns when it is committed. Its errors
-// are coded. UNAVAILABLE says whether anything was sent; after TIMEOUT, or a
-// connection lost before the answer, the message may be stored, and publishing
-// it again is safe with the same DedupID.
+// Publish publishes one message and returns when it is committed. While the mesh
+// cannot take it, or does not answer, it is published again until ctx ends, or
+// for 10 s if ctx has no deadline; with the same DedupID, one of its own if it was
+// given none, so that it is stored once.
+//
+// Its errors are coded. UNAVAILABLE: nothing was stored. TIMEOUT: that is not
+// known, and publishing the message again is safe with a DedupID of yours.
 func (c *Client) Publish(ctx context.Context, to Destination, data []byte, opts ...PublishOption) (*Receipt, error) {
 	m := Message{To: to, Data: data}
 	for _, opt := range opts {
 		opt(&m)
 	}
-	f, err := c.sender.Publish(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	return c.sender.waitOrForget(ctx, f)
+	return c.repeat(ctx, m)
 }
 
 // PublishMany publishes messages without waiting for each in turn, and returns

@@ -24,6 +24,9 @@ const (
 
 const unknownOutcome = "whether it was stored is not known: publish it again with the same DedupID to be sure"
 
+// errAnswerLost ends publishes whose answers went to a connection that is no more.
+var errAnswerLost = protocol.Errorf(protocol.CodeUnavailable, "the connection was lost before the answer to the publish: %s", unknownOutcome)
+
 // Publisher publishes without waiting for each answer: at most a window of
 // messages is unanswered at once, and a publish beyond it waits for a place.
 // One subscription takes all answers; no goroutine is spent on a message.
@@ -37,6 +40,7 @@ type Publisher struct {
 	calls  []atomic.Pointer[call] // those under way, by place
 	places chan int               // the free ones
 	last   atomic.Uint64          // number of the newest call
+	ids    atomic.Uint64          // given by nextID
 
 	flushing chan struct{} // holds a token while a Flush runs
 	answered chan struct{} // something was answered
@@ -102,7 +106,7 @@ func AnswerTimeout(d time.Duration) PublisherOption {
 // NewPublisher starts a Publisher. Close ends it; so does the client's Close.
 func (c *Client) NewPublisher(opts ...PublisherOption) (*Publisher, error) {
 	p := &Publisher{
-		c: c, timeout: answerTimeout, inbox: c.nc.NewInbox() + ".",
+		c: c, timeout: answerTimeout, inbox: c.nc.NewInbox() + c.by,
 		calls:    make([]atomic.Pointer[call], defaultWindow),
 		flushing: make(chan struct{}, 1),
 		answered: make(chan struct{}, 1),
@@ -321,10 +325,9 @@ func (p *Publisher) release(place int) {
 	}
 }
 
-// connectionLost fails what is unanswered: its answer went to a connection
-// that is no more.
+// connectionLost fails what is unanswered.
 func (p *Publisher) connectionLost() {
-	p.fail(time.Now(), protocol.Errorf(protocol.CodeUnavailable, "the connection was lost before the answer to the publish: %s", unknownOutcome))
+	p.fail(time.Now(), errAnswerLost)
 }
 
 // fail ends the calls sent before that time.

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -33,6 +32,7 @@ type Worker struct {
 	function string            // whose jobs these are; empty: none's
 	turn     atomic.Uint32
 	cancel   context.CancelCauseFunc
+	overseer overseer
 
 	draining atomic.Bool
 	drained  sync.Once
@@ -73,6 +73,7 @@ func (c *Client) subscribe(ctx context.Context, spec protocol.SubscriptionSpec, 
 
 func (c *Client) newWorker(spec protocol.SubscriptionSpec, h Handler) *Worker {
 	w := &Worker{c: c, spec: spec, handler: h, ready: newGate()}
+	w.overseer.w = w
 	w.parents, w.cancel = parents(*spec.Concurrency)
 	for _, ctx := range w.parents {
 		w.declined = append(w.declined, tracing.Decline(ctx))
@@ -240,7 +241,8 @@ func (w *Worker) run(d *Delivery) {
 	ctx, span := w.traceHandler(d)
 	ctx, cancel := d.within(ctx)
 	defer cancel()
-	defer w.watch(ctx, d)()
+	w.overseer.add(ctx, d)
+	defer w.overseer.remove(d)
 	end := ending{outcome: protocol.Failed, text: "the handler ended its goroutine (runtime.Goexit)"}
 	defer func() {
 		endHandler(span, end)
@@ -261,21 +263,6 @@ func (w *Worker) missed(d *Delivery) {
 		return
 	}
 	w.c.presence.memory.drop(d.job)
-}
-
-// watch warns when a handler has used most of its time, and no longer counts
-// it when all is used. Call what it returns when the handler is done.
-func (w *Worker) watch(ctx context.Context, d *Delivery) (done func()) {
-	if d.deadline.IsZero() {
-		return func() {}
-	}
-	left := time.Until(d.deadline)
-	t := time.AfterFunc(left-d.limit/5, func() {
-		w.about(ctx, d).WarnContext(ctx, "a handler has used 80 % of its time limit; raise timeout_ms of its subscription (client.Timeout) if it needs longer",
-			"of", w.source(), "limit", d.limit)
-		time.AfterFunc(time.Until(d.deadline), func() { w.uncount(d, true) })
-	})
-	return func() { t.Stop() }
 }
 
 func (w *Worker) uncount(d *Delivery, overdue bool) {

@@ -116,6 +116,12 @@ type Ready struct {
 	Waiting  []string `json:"waiting,omitempty"` // what it is not ready for
 }
 
+// Space is what the disk of NATS has left, and its size, in bytes.
+type Space struct {
+	Free  int64 `json:"free"`
+	Total int64 `json:"total"`
+}
+
 // Load is an instance's live messages and bytes over the ledgers it owns.
 type Load struct {
 	Service  string `json:"service"`

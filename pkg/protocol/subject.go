@@ -91,6 +91,8 @@ const (
 
 	SubjectQueues = Prefix + "router.queues" // every router: QueuesRequest → QueuesPage of its lanes
 
+	SubjectAdapterCheck = Prefix + "router.adapter" // every router: Adapter → Empty, if it could use that
+
 	SubjectDecide        = Prefix + "retry.decide" // DecideRequest → DecideReply
 	SubjectWaitingQueues = Prefix + "retry.queues" // every retry: QueuesRequest → QueuesPage, field Waiting
 
@@ -111,8 +113,8 @@ const (
 // Subjects between services, of the mesh alone.
 const (
 	// SubjectLane is followed by <lane>.pub.<execution>.<route> or
-	// <lane>.topic.<topic> or <lane>.job.<queue>, or <lane>.enqueue for a call of
-	// FunctionEnqueue: a publish passed on to the router that owns the lane,
+	// <lane>.topic.<topic> or <lane>.job.<queue>, or <lane>.enqueue and <lane>.data for
+	// calls of FunctionEnqueue and FunctionPublish: a publish passed on to the router that owns the lane,
 	// with the publisher's own reply subject; and by <lane>.follow: a
 	// WorkerChanged that is answered, with Empty, once the lane delivers as the
 	// record says and has stored what is to outlive it; and by <lane>.owner
@@ -137,6 +139,9 @@ const (
 	SubjectDeadLedger = Prefix + "dlq.ledger."
 	// SubjectWaitingLedger is the same between retry instances.
 	SubjectWaitingLedger = Prefix + "retry.ledger."
+	// SubjectSpace answers an Empty with Space: a NATS that is one of the mesh's
+	// own programs.
+	SubjectSpace = Prefix + "nats.space"
 	// SubjectEvent is followed by <service>.<what>. Events are hints; state is
 	// read.
 	SubjectEvent = Prefix + "event."

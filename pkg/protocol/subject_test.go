@@ -36,6 +36,7 @@ func TestSubjects(t *testing.T) {
 		protocol.SubjectLane + "router-03.pub.queue.E1.scraping.tasks": "wb.v1.lane.router-03.pub.queue.E1.scraping.tasks",
 		protocol.SubjectHandover + "retry-01":                          "wb.v1.handover.retry-01",
 		protocol.SubjectWorkerChanged:                                  "wb.v1.event.registry.worker",
+		protocol.SubjectSpace:                                          "wb.v1.nats.space",
 		protocol.SubjectLoad:                                           "wb.v1.event.mesh.load",
 	} {
 		if got != want {

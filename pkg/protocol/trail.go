@@ -1,6 +1,9 @@
 package protocol
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // TrailRequest asks a service for what its log has of a message.
 type TrailRequest struct {
@@ -14,6 +17,18 @@ type TrailReply struct {
 	// in it no more.
 	Since  time.Time `json:"since,omitzero"`
 	Trails []Trail   `json:"trails"`
+	// LeftOut are subscriptions to the message's topic that it did not reach.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
+}
+
+// LeftOut is a subscription that was there when a message of its topic was
+// published, and whose filter does not match it.
+type LeftOut struct {
+	Queue        string          `json:"queue"`
+	Subscription string          `json:"subscription"`
+	Worker       string          `json:"worker"` // its name
+	WorkerID     string          `json:"worker_id"`
+	Filters      json.RawMessage `json:"filters"`
 }
 
 // Trail is what a log has of a message in one queue.
@@ -22,6 +37,7 @@ type Trail struct {
 	Key          uint64    `json:"key"` // in the ledger
 	Queue        string    `json:"queue"`
 	PublishedAt  time.Time `json:"published_at"`
+	Publisher    string    `json:"publisher,omitempty"` // as it named itself
 	SizeBytes    int       `json:"size_bytes"`
 	Group        string    `json:"group,omitempty"`
 	Priority     uint8     `json:"priority,omitempty"`
@@ -43,6 +59,11 @@ type Trail struct {
 	// How it ended, as counters are called; empty: it was handed over to Dest, or
 	// that is not recorded.
 	How string `json:"how,omitempty"`
+	// Worker and WorkerID are who acknowledged it, and TookMs how long that took
+	// from the delivery on, as far as that is recorded.
+	Worker   string `json:"worker,omitempty"`
+	WorkerID string `json:"worker_id,omitempty"`
+	TookMs   int64  `json:"took_ms,omitempty"`
 
 	Events  []StoryEvent `json:"events"` // oldest first
 	LeftOut uint64       `json:"left_out,omitempty"`

@@ -36,6 +36,10 @@ type WebhookSpec struct {
 	BackoffMs   int64     `json:"backoff_ms,omitempty"`
 	TimeoutMs   int64     `json:"timeout_ms,omitempty"` // default DefaultWebhookTimeoutMs
 	Type        QueueType `json:"type,omitempty"`       // of the queue
+	// SecretFile names a file in each gateway's directory of secrets, whose lines
+	// sign the calls: then no secret is stored. A gateway that has no such file
+	// does not work for the webhook.
+	SecretFile string `json:"secret_file,omitempty"`
 }
 
 // Webhook is a handler that is called over HTTP. Its secrets are never shown.
@@ -53,7 +57,8 @@ type WebhookSetRequest struct {
 	Name string `json:"name"`
 	WebhookSpec
 	// Secret signs its calls: whsec_ and 24 to 64 bytes in base64. Default a
-	// random one. One that is replaced keeps its secrets.
+	// random one, unless there is a SecretFile. One that is replaced keeps its
+	// secrets.
 	Secret  string `json:"secret,omitempty"`
 	Replace bool   `json:"replace,omitempty"`
 	// Revision is that of the webhook that is replaced; 0: whichever it has.

@@ -272,10 +272,12 @@ type WorkersPage struct {
 	Settings *Settings `json:"settings,omitempty"`
 }
 
-// SubscriptionsRequest lists subscriptions, optionally of one execution, in
-// order of queue and id, beginning with number Offset, at most Limit.
+// SubscriptionsRequest lists subscriptions, optionally of one execution or to
+// one topic, in order of queue and id, beginning with number Offset, at most
+// Limit.
 type SubscriptionsRequest struct {
 	Execution string `json:"execution,omitempty"`
+	Topic     string `json:"topic,omitempty"`
 	Offset    int    `json:"offset,omitempty"`
 	Limit     int    `json:"limit,omitempty"` // default 1,000
 }

@@ -28,6 +28,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).messages,
 	(*Service).batch,
 	(*Service).queues,
+	(*Service).jobs,
 	(*Service).subscriptions,
 	(*Service).workers,
 	(*Service).observers,
@@ -63,7 +64,7 @@ func (s *Service) addAPI(mux *http.ServeMux) {
 // patient are the operations that know by themselves what to do without NATS:
 // a publish and a call wait for it, the others tell of it.
 var patient = map[string]bool{
-	"publish-to-queue": true, "publish-to-topic": true, "publish-batch": true, "call-function": true,
+	"publish-to-queue": true, "publish-to-topic": true, "publish-batch": true, "enqueue-job": true, "call-function": true,
 	"mq-diagnostic": true, "ready": true,
 }
 

@@ -19,7 +19,7 @@ type messageInput struct {
 
 // Source says whose messages are asked for.
 type Source struct {
-	Queue string `query:"queue" doc:"Only this queue's: EXECUTION/ROUTE, TOPIC::observer:ID or TOPIC::@GROUP."`
+	Queue string `query:"queue" doc:"Only this queue's: EXECUTION/ROUTE, a named queue's NAME, TOPIC::observer:ID or TOPIC::@GROUP."`
 	Topic string `query:"topic" doc:"Only those of all that subscribe to this topic."`
 }
 
@@ -44,7 +44,7 @@ type deadLettersInput struct {
 // nothing is hit by leaving something out.
 type Selection struct {
 	MessageID string `json:"message_id,omitempty" format:"uuid" doc:"One message."`
-	Queue     string `json:"queue,omitempty" doc:"Those of a queue: EXECUTION/ROUTE, TOPIC::observer:ID or TOPIC::@GROUP."`
+	Queue     string `json:"queue,omitempty" doc:"Those of a queue: EXECUTION/ROUTE, a named queue's NAME, TOPIC::observer:ID or TOPIC::@GROUP."`
 	Topic     string `json:"topic,omitempty" doc:"Those of all that subscribe to this topic."`
 	All       bool   `json:"all,omitempty" doc:"All of all queues."`
 }
@@ -75,22 +75,40 @@ func (s *Service) deadLetters(api huma.API) {
 		OperationID: "show-dead-letter", Method: http.MethodGet, Path: "/dead-letters/{id}", Tags: tags,
 		Summary: "Show one dead letter, whole",
 	}, s.showDeadLetter)
-	for _, of := range []struct{ id, verb, subject, summary string }{
+	acting[deadActInput, protocol.DeadActRequest, protocol.DeadActReply](s, api, "/dead-letters/", tags, []act{
 		{"redrive-dead-letters", "redrive", protocol.SubjectDeadRedrive, "Send dead letters back to their queues, with all their tries anew"},
 		{"discard-dead-letters", "discard", protocol.SubjectDeadDiscard, "Remove dead letters for good"},
-	} {
+	})
+}
+
+// act is an operation that does something to messages.
+type act struct{ id, verb, subject, summary string }
+
+// selecting is the input of one, which becomes what the service is asked.
+type selecting[I, Q any] interface {
+	*I
+	request() (Q, error)
+}
+
+// acting adds the operations on one kind of messages.
+func acting[I, Q, R any, P selecting[I, Q]](s *Service, api huma.API, path string, tags []string, acts []act) {
+	for _, of := range acts {
 		operation(api, huma.Operation{
-			OperationID: of.id, Method: http.MethodPost, Path: "/dead-letters/" + of.verb, Tags: tags,
+			OperationID: of.id, Method: http.MethodPost, Path: path + of.verb, Tags: tags,
 			Summary: of.summary, Description: "Exactly one field is set. What arrives after the request is not touched; a count of 0 is no error.",
-		}, func(ctx context.Context, in *deadActInput) (*answer[protocol.DeadActReply], error) {
-			queue, topic, err := in.Body.names()
+		}, func(ctx context.Context, in *I) (*answer[R], error) {
+			q, err := P(in).request()
 			if err != nil {
 				return nil, err
 			}
-			q := protocol.DeadActRequest{MessageID: in.Body.MessageID, Queue: queue, Topic: topic, All: in.Body.All, By: askedByHTTP}
-			return answered(mesh.Request[protocol.DeadActReply](ctx, s.nc, of.subject, q))
+			return answered(mesh.Request[R](ctx, s.nc, of.subject, q))
 		})
 	}
+}
+
+func (in *deadActInput) request() (protocol.DeadActRequest, error) {
+	queue, topic, err := in.Body.names()
+	return protocol.DeadActRequest{MessageID: in.Body.MessageID, Queue: queue, Topic: topic, All: in.Body.All, By: askedByHTTP}, err
 }
 
 func (s *Service) listDeadLetters(ctx context.Context, in *deadLettersInput) (*answer[protocol.DeadPage], error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/gateway/diagnose"
@@ -86,8 +87,63 @@ func (s *Service) diagnose(ctx context.Context, in *diagnosticInput) (*diagnosti
 	return out, err
 }
 
+const (
+	// What there is to try is asked for again when workers have changed, but is
+	// not asked for more than a twentieth of the time, and after a while in any case.
+	learnEvery = time.Minute
+	learnPause = 5 * time.Second
+	learnPart  = 20
+	learnTime  = 10 * time.Second // an answer may take
+)
+
+func (s *Service) workersChanged(*nats.Msg) {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// learn keeps in mind what there is to try, for when nobody can be asked, and
+// says whether it could be.
+func (s *Service) learn(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, learnTime)
+	defer cancel()
+	known, err := diagnose.Known(ctx, s.nc)
+	if err != nil {
+		return false
+	}
+	s.diagnosed.Store(known)
+	return true
+}
+
+// learnAgain learns when there may be something new.
+func (s *Service) learnAgain(ctx context.Context, known bool, took time.Duration) {
+	for {
+		pause(ctx, max(learnPause, learnPart*took))
+		if known {
+			s.awaitChange(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		began := time.Now()
+		known = s.learn(ctx)
+		took = time.Since(began)
+	}
+}
+
+// awaitChange returns when workers have changed, after learnEvery in any case.
+func (s *Service) awaitChange(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, learnEvery)
+	defer cancel()
+	select {
+	case <-s.changed:
+	case <-ctx.Done():
+	}
+}
+
 // tryAll runs a diagnosis. When nobody can be asked what there is to try, it is
-// what the one before has tried, and all of it has failed.
+// what was last known, and all of it has failed.
 func (s *Service) tryAll(ctx context.Context) (*diagnose.Report, error) {
 	report, err := diagnose.Run(ctx, diagnose.Options{NC: s.nc, Connect: s.connectClient, Logger: s.log})
 	if err == nil {

@@ -122,7 +122,7 @@ func sum(all []protocol.Stats) (instances map[string]float64, counters map[serie
 		}
 		for name, value := range s.Gauges {
 			at := series{service: s.Service, name: name}
-			if strings.HasSuffix(name, "_seconds") {
+			if strings.HasSuffix(name, "_seconds") || strings.HasSuffix(name, "_ratio") {
 				gauges[at] = max(gauges[at], value)
 				continue
 			}
@@ -198,4 +198,8 @@ var help = map[string]string{
 	"stalled_seconds":          "The longest that the same message has been its queue's next, as far as somebody looked.",
 	"overdue_seconds":          "For how long the oldest that waits has been due.",
 	"disk_room_bytes":          "What publishes may still take of the disk.",
+	"queue_messages_ratio":     "How much of limits.queue_messages the fullest queue uses; 0 without that limit.",
+	"queue_bytes_ratio":        "How much of limits.queue_bytes the fullest queue uses; 0 without that limit.",
+	"total_messages_ratio":     "How much of limits.total_messages the mesh uses; 0 without that limit.",
+	"total_bytes_ratio":        "How much of limits.total_bytes the mesh uses; 0 without that limit.",
 }

@@ -20,7 +20,7 @@ type queuesInput struct {
 	Page
 
 	Execution string `query:"execution" doc:"Only this execution's."`
-	Queue     string `query:"queue" doc:"Only this queue: EXECUTION/ROUTE, TOPIC::observer:ID or TOPIC::@GROUP."`
+	Queue     string `query:"queue" doc:"Only this queue: EXECUTION/ROUTE, a named queue's NAME, TOPIC::observer:ID or TOPIC::@GROUP."`
 }
 
 func (s *Service) queues(api huma.API) {

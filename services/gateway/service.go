@@ -51,6 +51,9 @@ type Options struct {
 	// Drain is how long Stop lets calls of webhooks finish before they are cut
 	// off and their messages handed back; default client.DefaultDrainWindow.
 	Drain time.Duration
+	// WebhookSecrets is the directory with the files that webhooks name for their
+	// secrets; default none.
+	WebhookSecrets string
 	// Replicas of the bucket of webhooks, made at the first start on this NATS;
 	// default 1.
 	Replicas int
@@ -72,6 +75,7 @@ type Service struct {
 
 	diagnoses chan struct{}                   // holds a token of each diagnosis under way
 	diagnosed atomic.Pointer[diagnose.Report] // the last that found out what there is to try
+	changed   chan struct{}                   // that may not be what there is now
 
 	stop mesh.Lifecycle
 	done chan struct{}
@@ -104,7 +108,7 @@ func New(o Options) (*Service, error) {
 	if err := bind.Check("HTTP", host); err != nil {
 		return nil, err
 	}
-	return &Service{o: o, tracer: tracing.New(otel.GetTracerProvider(), library, o.Version), log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses), books: books{one: make(chan struct{}, 1)}}, nil
+	return &Service{o: o, tracer: tracing.New(otel.GetTracerProvider(), library, o.Version), log: log, done: make(chan struct{}), diagnoses: make(chan struct{}, maxDiagnoses), changed: make(chan struct{}, 1), books: books{one: make(chan struct{}, 1)}}, nil
 }
 
 // Start connects and listens. It fails with UNAVAILABLE if NATS cannot be
@@ -146,6 +150,13 @@ func (s *Service) start(ctx context.Context) (err error) {
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
+	if _, err := s.mesh.Raw("workers", protocol.SubjectWorkerChanged, "", s.workersChanged); err != nil {
+		return err
+	}
+	began := time.Now()
+	known := s.learn(ctx)
+	took := time.Since(began)
+	s.background(func(ctx context.Context) { s.learnAgain(ctx, known, took) })
 	if s.o.Reconcile > 0 {
 		s.background(s.reconcileAgain)
 	}

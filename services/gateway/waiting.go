@@ -35,24 +35,14 @@ func (s *Service) waiting(api huma.API) {
 		OperationID: "list-waiting", Method: http.MethodGet, Path: "/waiting", Tags: tags,
 		Summary: "List the messages that wait, those due first in front: until when, and why",
 	}, s.listWaiting)
-	for _, of := range []struct{ id, verb, subject, summary string }{
+	acting[waitingActInput, protocol.WaitingActRequest, protocol.WaitingActReply](s, api, "/waiting/", tags, []act{
 		{"release-waiting", "release", protocol.SubjectWaitingNow, "Let messages go at once, without waiting for their time; it costs no try"},
 		{"cancel-waiting", "cancel", protocol.SubjectWaitingCancel, "Remove waiting messages for good; they are counted as discarded"},
-	} {
-		operation(api, huma.Operation{
-			OperationID: of.id, Method: http.MethodPost, Path: "/waiting/" + of.verb, Tags: tags,
-			Summary: of.summary, Description: "Exactly one field is set. What arrives after the request is not touched; a count of 0 is no error.",
-		}, func(ctx context.Context, in *waitingActInput) (*answer[protocol.WaitingActReply], error) {
-			q, err := in.Body.request()
-			if err != nil {
-				return nil, err
-			}
-			return answered(mesh.Request[protocol.WaitingActReply](ctx, s.nc, of.subject, q))
-		})
-	}
+	})
 }
 
-func (w *waitingSelection) request() (protocol.WaitingActRequest, error) {
+func (in *waitingActInput) request() (protocol.WaitingActRequest, error) {
+	w := &in.Body
 	queue, topic, err := w.names(w.Execution != "")
 	if err == nil && w.Execution != "" {
 		err = scope.CheckExecution(w.Execution)

@@ -48,7 +48,11 @@ func newCaller() *http.Client {
 
 // call hands a delivery to a webhook. Its result is that of a client.Handler.
 func (h *webhooks) call(ctx context.Context, d *webhookDoc, m *client.Delivery) error {
-	r, err := h.request(ctx, d, m, time.Now())
+	keys, err := h.keysOf(d)
+	if err != nil {
+		return fmt.Errorf("webhook %s: %w", d.Name, err)
+	}
+	r, err := h.request(ctx, d, keys, m, time.Now())
 	if err != nil {
 		return client.Reject(err) // it can never be sent
 	}
@@ -137,8 +141,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 
 // request is the call of one delivery at one time: the payload as it is, the
 // message's headers with headerPrefix, and what is known of the delivery.
-func (h *webhooks) request(ctx context.Context, d *webhookDoc, m *client.Delivery, at time.Time) (*http.Request, error) {
-	signed, err := signatures(d.Keys, m.ID, at, m.Data)
+func (h *webhooks) request(ctx context.Context, d *webhookDoc, keys []webhookKey, m *client.Delivery, at time.Time) (*http.Request, error) {
+	signed, err := signatures(keys, m.ID, at, m.Data)
 	if err != nil {
 		return nil, err
 	}

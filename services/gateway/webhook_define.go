@@ -24,7 +24,7 @@ func (h *webhooks) set(ctx context.Context, q protocol.WebhookSetRequest) (proto
 	if q.Replace {
 		return h.replace(ctx, q)
 	}
-	secret, err := newSecret(q.Secret)
+	secret, keys, err := h.secretOf(&q)
 	if err != nil {
 		return none, err
 	}
@@ -41,13 +41,27 @@ func (h *webhooks) set(ctx context.Context, q protocol.WebhookSetRequest) (proto
 	now := time.Now().UTC()
 	d := &webhookDoc{
 		Webhook: protocol.Webhook{Name: q.Name, WebhookSpec: q.WebhookSpec, CreatedAt: now, UpdatedAt: now},
-		Keys:    []webhookKey{{Secret: secret}},
+		Keys:    keys,
 	}
 	if err := h.store.write(ctx, d); err != nil {
 		return none, err
 	}
 	h.log.Info("a webhook was defined", "webhook", d.Name, "revision", d.Revision)
 	return protocol.WebhookSecret{Webhook: d.Webhook, Secret: secret}, nil
+}
+
+// secretOf is a new webhook's secret and the keys that are stored for it: none if
+// they are in a file, which has to be there.
+func (h *webhooks) secretOf(q *protocol.WebhookSetRequest) (string, []webhookKey, error) {
+	if q.SecretFile != "" {
+		if q.Secret != "" {
+			return "", nil, protocol.Errorf(protocol.CodeInvalidArgs, "a secret and a secret_file are given: a webhook has one of them")
+		}
+		_, err := h.secrets.keys(q.SecretFile)
+		return "", nil, err
+	}
+	secret, err := newSecret(q.Secret)
+	return secret, []webhookKey{{Secret: secret}}, err
 }
 
 func (h *webhooks) replace(ctx context.Context, q protocol.WebhookSetRequest) (protocol.WebhookSecret, error) {
@@ -62,12 +76,18 @@ func (h *webhooks) replace(ctx context.Context, q protocol.WebhookSetRequest) (p
 	if q.Revision != 0 && q.Revision != d.Revision {
 		return none, protocol.Errorf(protocol.CodeConflict, "webhook %s has revision %d, not %d: look at it, and replace it again", q.Name, d.Revision, q.Revision)
 	}
+	secret := "" // it keeps what it has, unless that was or is now in a file
+	if q.SecretFile != "" || d.SecretFile != "" {
+		if secret, d.Keys, err = h.secretOf(&q); err != nil {
+			return none, err
+		}
+	}
 	d.WebhookSpec, d.UpdatedAt = q.WebhookSpec, time.Now().UTC()
 	if err := h.store.write(ctx, d); err != nil {
 		return none, err
 	}
 	h.log.Info("a webhook was replaced", "webhook", d.Name, "revision", d.Revision)
-	return protocol.WebhookSecret{Webhook: d.Webhook}, nil
+	return protocol.WebhookSecret{Webhook: d.Webhook, Secret: secret}, nil
 }
 
 // rotate gives a webhook another secret; the former one signs a while longer.
@@ -80,6 +100,9 @@ func (h *webhooks) rotate(ctx context.Context, q protocol.WebhookRotateRequest) 
 	d, err := h.named(ctx, q.Name)
 	if err != nil {
 		return none, err
+	}
+	if d.SecretFile != "" {
+		return none, protocol.Errorf(protocol.CodeInvalidArgs, "the secret of webhook %s is in the file %s of each gateway: put another line above the one that is there, and take that out when the receiver has changed over", d.Name, d.SecretFile)
 	}
 	now := time.Now().UTC()
 	former := webhookKey{Secret: d.Keys[0].Secret, Until: now.Add(protocol.WebhookOverlap)}
@@ -145,6 +168,9 @@ func checkWebhook(name string, w *protocol.WebhookSpec) error {
 		return err
 	}
 	if err := checkSource(w); err != nil {
+		return err
+	}
+	if err := checkSecretFile(w.SecretFile); err != nil {
 		return err
 	}
 	for _, n := range []struct {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -14,25 +13,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
-const (
-	rereadEvery = time.Minute     // all webhooks are read anew
-	watchPause  = time.Second     // between a watch that ended and the next
-	workPause   = 5 * time.Second // between a subscription that was refused and the next
-)
+// workPause is between a subscription that was refused and the next.
+const workPause = 5 * time.Second
 
 // webhooks are those this gateway works for: it keeps itself in line with the
 // bucket, as every gateway does. Gateways share a webhook's messages as any
 // workers do.
 type webhooks struct {
-	store  webhookStore
-	client *client.Client
-	caller *http.Client
-	calls  *prometheus.CounterVec // by webhook and result
-	log    *slog.Logger
+	store   webhookStore
+	secrets secretFiles
+	client  *client.Client
+	caller  *http.Client
+	calls   *prometheus.CounterVec // by webhook and result
+	log     *slog.Logger
 
 	running map[string]*webhook // of follow alone
 	working sync.WaitGroup
@@ -54,50 +52,29 @@ func (h *webhooks) follow(ctx context.Context) {
 			h.end(name)
 		}
 	}()
-	for warned := false; ctx.Err() == nil; {
-		err := h.watch(ctx)
-		if err == nil || ctx.Err() != nil {
+	var missing map[string]*webhook
+	warned := false
+	f := mesh.Follower{
+		KV: h.store.kv, Keys: jetstream.AllKeys,
+		Begin: func() { missing = maps.Clone(h.running) },
+		See: func(ctx context.Context, entry jetstream.KeyValueEntry, _ bool) {
+			delete(missing, entry.Key())
+			h.see(ctx, entry)
+		},
+		Read: func() {
 			warned = false
-			continue
-		}
-		if !warned {
-			h.log.Warn("webhooks cannot be watched; trying again until they can", "error", err)
-			warned = true
-		}
-		pause(ctx, watchPause)
-	}
-}
-
-// watch begins with all records, so that a change that was missed is made good.
-func (h *webhooks) watch(ctx context.Context) error {
-	missing := maps.Clone(h.running)
-	w, err := h.store.kv.WatchAll(ctx)
-	if err != nil {
-		return err
-	}
-	defer w.Stop() //nolint:errcheck // fails only with the connection gone
-	end := time.NewTimer(rereadEvery)
-	defer end.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-end.C:
-			return nil
-		case entry, open := <-w.Updates():
-			switch {
-			case !open:
-				return errors.New("the watch has ended")
-			case entry == nil:
-				for name := range missing {
-					h.end(name)
-				}
-			default:
-				delete(missing, entry.Key())
-				h.see(ctx, entry)
+			for name := range missing {
+				h.end(name)
 			}
-		}
+		},
+		Failed: func(err error) {
+			if !warned {
+				h.log.Warn("webhooks cannot be watched; trying again until they can", "error", err)
+				warned = true
+			}
+		},
 	}
+	f.Run(ctx)
 }
 
 // see takes one record.
@@ -176,6 +153,9 @@ func (h *webhooks) work(ctx context.Context, one *webhook) {
 
 func (h *webhooks) subscribe(ctx context.Context, one *webhook) (*client.Worker, error) {
 	d := one.doc.Load()
+	if _, err := h.keysOf(d); err != nil {
+		return nil, err // other gateways may be able to
+	}
 	handler := func(ctx context.Context, m *client.Delivery) error { return h.call(ctx, one.doc.Load(), m) }
 	opts := workOptions(d)
 	if d.Topic == "" {

@@ -26,7 +26,8 @@ const maxWebhooks = 1000
 type webhookDoc struct {
 	document.Head
 	protocol.Webhook
-	// Keys sign its calls, the newest first: one, or two while a rotation lasts.
+	// Keys sign its calls, the newest first: one, or two while a rotation lasts;
+	// none with a SecretFile.
 	Keys []webhookKey `json:"keys"`
 }
 

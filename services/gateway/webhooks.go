@@ -18,7 +18,7 @@ func (s *Service) followWebhooks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := &webhooks{store: store, client: s.client, caller: newCaller(), calls: newCalls(), log: s.log, running: map[string]*webhook{}}
+	h := &webhooks{store: store, secrets: secretFiles(s.o.WebhookSecrets), client: s.client, caller: newCaller(), calls: newCalls(), log: s.log, running: map[string]*webhook{}}
 	s.webhooks = h
 	following, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

@@ -105,11 +105,14 @@ func (s *Service) prepared(ctx context.Context, e configEdit, first *configState
 	if by == "" {
 		by = "unknown"
 	}
-	edit.after = complete(&configDoc{Head: doc.Head, By: by, At: time.Now().UTC(), Restores: e.restores, set: set, revision: doc.revision})
+	edit.after = complete(&configDoc{Head: doc.Head, By: by, At: time.Now().UTC(), Restores: e.restores, Seeded: true, set: set, revision: doc.revision})
 	if err := edit.after.result.Err(edit.before.result.Unknown()...); err != nil {
 		return edit, err
 	}
-	if err := s.checkStore(ctx, &edit); err != nil {
+	if err := s.checkStore(ctx, edit.before, edit.after); err != nil {
+		return edit, err
+	}
+	if err := s.checkAdapter(ctx, edit.before, edit.after); err != nil {
 		return edit, err
 	}
 	err = s.checkDefinitions(ctx, &edit, e.purge)
@@ -126,8 +129,8 @@ func conflict(doc *configDoc, format string, args ...any) error {
 }
 
 // checkStore refuses what cannot be changed while messages are kept as they are.
-func (s *Service) checkStore(ctx context.Context, edit *configEdited) error {
-	was, now := config.BuiltinOf(edit.before.config().Adapter), config.BuiltinOf(edit.after.config().Adapter)
+func (s *Service) checkStore(ctx context.Context, before, after *configState) error {
+	was, now := config.BuiltinOf(before.config().Adapter), config.BuiltinOf(after.config().Adapter)
 	if was.InMemory() || !now.InMemory() {
 		return nil
 	}

@@ -56,8 +56,9 @@ func (s *Service) beginConfig(ctx context.Context) error {
 			return err
 		}
 		now := *doc
-		if !doc.configured() {
+		if !doc.Seeded {
 			now.set = now.set.Merge(s.o.Config.Seed)
+			now.Seeded = len(s.o.Config.Seed) > 0
 		}
 		now.set = now.set.Merge(s.o.Config.Change)
 		s.warnOfSeed(&now)
@@ -65,7 +66,10 @@ func (s *Service) beginConfig(ctx context.Context) error {
 		if err := after.result.Err(before.result.Unknown()...); err != nil {
 			return err
 		}
-		if len(config.Diff(doc.set, now.set)) > 0 || !doc.configured() && s.o.Config.Seed != nil {
+		if err := s.checkStore(ctx, before, after); err != nil {
+			return err
+		}
+		if len(config.Diff(doc.set, now.set)) > 0 || doc.Seeded != now.Seeded {
 			now.By, now.At, now.Restores = s.o.Config.By, time.Now().UTC(), 0
 			err = s.store.putConfig(ctx, &now)
 		}
@@ -85,7 +89,7 @@ func (s *Service) beginConfig(ctx context.Context) error {
 
 // warnOfSeed says what of the seed does not hold, as somebody has edited it.
 func (s *Service) warnOfSeed(now *configDoc) {
-	for _, d := range config.Diff(now.set, now.set.Merge(s.o.Config.Seed)) {
+	for _, d := range config.Diff(now.set, now.set.Merge(s.o.Config.Seed).Merge(s.o.Config.Change)) {
 		s.log.Warn("the stored configuration differs from the file, which counts only where there was none: apply the file to change it",
 			"key", d.Key, "stored", string(d.Before), "file", string(d.After), "revision", now.revision)
 	}
@@ -161,40 +165,20 @@ func (s *Service) ownedByEarlier(ctx context.Context, lane string) bool {
 
 // watchConfig follows what other registries change.
 func (s *Service) watchConfig(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := s.watchConfigOnce(ctx); err != nil && ctx.Err() == nil {
-			s.log.Debug("the configuration cannot be watched; trying again", "error", err)
-			pause(ctx, watchPause)
-		}
-	}
-}
-
-func (s *Service) watchConfigOnce(ctx context.Context) error {
-	w, err := s.store.kv.Watch(ctx, configKey)
-	if err != nil {
-		return err
-	}
-	defer w.Stop() //nolint:errcheck // fails only with the connection gone
-	end := time.NewTimer(rereadEvery)
-	defer end.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-end.C:
-			return nil
-		case entry, ok := <-w.Updates():
-			if !ok {
-				return errors.New("the watch has ended")
-			}
-			if entry == nil || entry.Operation() != jetstream.KeyValuePut {
-				continue
+	f := mesh.Follower{
+		KV: s.store.kv, Keys: configKey,
+		See: func(_ context.Context, entry jetstream.KeyValueEntry, _ bool) {
+			if entry.Operation() != jetstream.KeyValuePut {
+				return
 			}
 			doc, err := readConfig(entry)
 			if err != nil {
-				return err
+				s.log.Warn("the configuration's record cannot be used", "error", err)
+				return
 			}
 			s.configuration.see(complete(doc))
-		}
+		},
+		Failed: func(err error) { s.log.Debug("the configuration cannot be watched; trying again", "error", err) },
 	}
+	f.Run(ctx)
 }

@@ -65,6 +65,16 @@ func (s *Service) changeConfig(ctx context.Context, q protocol.ConfigEdit) (prot
 	}
 	answer := protocol.ConfigEdited{ConfigRevision: edit.after.revision(), Warnings: edit.after.result.WarningTexts()}
 	answer.Differences = edit.differences
+	if moves(edit.before, edit.after) {
+		answer.Warnings = append(answer.Warnings, "key adapter: routers use another one when they start again; what is stored with the one before stays there, and is not seen until they use that again")
+	}
+	was, now := config.BuiltinOf(edit.before.config().Adapter), config.BuiltinOf(edit.after.config().Adapter)
+	if was.StoreMethod != now.StoreMethod {
+		answer.Warnings = append(answer.Warnings, "key adapter.config.store_method: it holds from the next start of NATS on, with which what is in memory is lost")
+	}
+	if was.FilePath != now.FilePath {
+		answer.Warnings = append(answer.Warnings, "key adapter.config.file_path: it has no effect any more: the store is where it was put at the first start")
+	}
 	return answer, nil
 }
 

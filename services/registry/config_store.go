@@ -24,13 +24,12 @@ type configDoc struct {
 	By       string    `json:"changed_by,omitempty"`
 	At       time.Time `json:"changed_at,omitzero"`
 	Restores uint64    `json:"restores,omitempty"`
+	// Seeded: a file has counted, or somebody has edited it, so that none does.
+	Seeded bool `json:"seeded,omitempty"`
 
 	set      config.Document
 	revision uint64 // in the bucket; 0: nothing was ever set
 }
-
-// configured says whether anybody has set more than settings.
-func (d *configDoc) configured() bool { return d.By != "" }
 
 func readConfig(entry jetstream.KeyValueEntry) (*configDoc, error) {
 	d := &configDoc{revision: entry.Revision()}

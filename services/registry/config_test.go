@@ -139,6 +139,8 @@ func TestSettingsOfEarlierAreConfigured(t *testing.T) {
 	if _, err := kv.Put(guard(t), "settings", []byte(earlier)); err != nil {
 		t.Fatal(err)
 	}
+	flags := registry.Options{Config: registry.ConfigOptions{Seed: config.Document{}, Change: config.Document{"run_jobs_in": "enqueuer"}}}
+	mustStop(t, mustStart(t, server, flags))
 	mustStart(t, server, seeded(t, `{"subscriber_retention_ms":1000}`))
 	if got := settingsOf(t, nc); got.SubscriberRetentionMs != 1000 || got.Observers.ActivationTimeoutMs != 9000 {
 		t.Errorf("they are %+v", got)

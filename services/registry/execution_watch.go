@@ -2,55 +2,36 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
 // watchExecutions keeps the closed executions in line with the bucket.
 func (s *Service) watchExecutions(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := s.watchExecutionsOnce(ctx); err != nil && ctx.Err() == nil {
-			s.log.Debug("closed executions cannot be watched; trying again", "error", err)
-			pause(ctx, watchPause)
-		}
-	}
-}
-
-func (s *Service) watchExecutionsOnce(ctx context.Context) error {
-	missing := map[string]uint64{}
-	for _, doc := range s.closed.all() {
-		missing[doc.Execution.Execution] = doc.revision
-	}
-	w, err := s.store.kv.Watch(ctx, executionKey+">")
-	if err != nil {
-		return err
-	}
-	defer w.Stop() //nolint:errcheck // fails only with the connection gone
-	end := time.NewTimer(rereadEvery)
-	defer end.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-end.C:
-			return nil
-		case entry, ok := <-w.Updates():
-			switch {
-			case !ok:
-				return errors.New("the watch has ended")
-			case entry == nil:
-				for id, revision := range missing {
-					s.closed.see(id, revision, nil)
-				}
-			default:
-				delete(missing, strings.TrimPrefix(entry.Key(), executionKey))
-				s.seeExecution(entry)
+	var missing map[string]uint64
+	f := mesh.Follower{
+		KV: s.store.kv, Keys: executionKey + ">",
+		Begin: func() {
+			missing = map[string]uint64{}
+			for _, doc := range s.closed.all() {
+				missing[doc.Execution.Execution] = doc.revision
 			}
-		}
+		},
+		See: func(_ context.Context, entry jetstream.KeyValueEntry, _ bool) {
+			delete(missing, strings.TrimPrefix(entry.Key(), executionKey))
+			s.seeExecution(entry)
+		},
+		Read: func() {
+			for id, revision := range missing {
+				s.closed.see(id, revision, nil)
+			}
+		},
+		Failed: func(err error) { s.log.Debug("closed executions cannot be watched; trying again", "error", err) },
 	}
+	f.Run(ctx)
 }
 
 func (s *Service) seeExecution(entry jetstream.KeyValueEntry) {

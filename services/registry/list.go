@@ -63,7 +63,12 @@ func (s *Service) subscriptions(_ context.Context, q protocol.SubscriptionsReque
 			return page, err
 		}
 	}
-	all := s.subscriptionsOf(q.Execution)
+	if q.Topic != "" {
+		if err := scope.CheckTopic(q.Topic); err != nil {
+			return page, err
+		}
+	}
+	all := s.subscriptionsOf(q.Execution, q.Topic)
 	from := min(q.Offset, len(all))
 	to := min(from+min(limit, pageWeight), len(all))
 	page.Subscriptions = append(page.Subscriptions, all[from:to]...)
@@ -71,11 +76,12 @@ func (s *Service) subscriptions(_ context.Context, q protocol.SubscriptionsReque
 	return page, nil
 }
 
-func (s *Service) subscriptionsOf(execution string) []protocol.SubscriptionInfo {
+// subscriptionsOf are those of an execution and to a topic; "" is any.
+func (s *Service) subscriptionsOf(execution, topic string) []protocol.SubscriptionInfo {
 	var all []protocol.SubscriptionInfo
 	for _, doc := range s.known.all() {
 		for _, sub := range doc.Subscriptions {
-			if execution == "" || sub.Execution == execution {
+			if (execution == "" || sub.Execution == execution) && (topic == "" || sub.Topic == topic) {
 				all = append(all, protocol.SubscriptionInfo{Subscription: sub, WorkerName: doc.Name, Namespace: doc.Namespace})
 			}
 		}
@@ -112,8 +118,25 @@ func (s *Service) functions(_ context.Context, q protocol.FunctionsRequest) (pro
 }
 
 // policy is what the newest subscription of a queue asked for, also when it is
-// gone.
+// gone; of a named queue its definition.
 func (s *Service) policy(ctx context.Context, q protocol.PolicyRequest) (protocol.Policy, error) {
+	if name, ok := scope.NamedQueue(q.Queue); ok {
+		return s.definedPolicy(name)
+	}
 	doc, _, err := s.store.policy(ctx, q.Queue)
 	return doc.Policy, err
+}
+
+func (s *Service) definedPolicy(queue string) (protocol.Policy, error) {
+	d := definitionOf(s.configuration.state().config(), queue)
+	if d == nil {
+		return protocol.Policy{}, protocol.Errorf(protocol.CodeNotFound, "no queue is called %s: define it, or see which there are (waybill queue ls)", queue)
+	}
+	p := protocol.Policy{
+		MaxRetries: d.MaxRetries, BackoffMs: d.BackoffMs, TimeoutMs: d.TimeoutMs, OnDeadLetter: d.OnDeadLetter, MaxPriority: uint8(d.MaxPriority),
+	}
+	if d.Type == protocol.TypeFIFO {
+		p.Type = protocol.TypeFIFO
+	}
+	return p, nil
 }

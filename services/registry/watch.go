@@ -6,69 +6,39 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-)
 
-const (
-	rereadEvery = time.Minute // all records are read anew
-	watchPause  = time.Second // between a watch that ended and the next
+	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
 // watch keeps the directory in line with the bucket, which other registries
-// write too. Each watch begins with all records, so that a change which was
-// missed, however it was, is made good. first is called after each first
-// reading.
+// write too. first is called after each reading of all records.
 func (s *Service) watch(ctx context.Context, first func()) {
-	for ctx.Err() == nil {
-		err := s.watchOnce(ctx, first)
-		if err == nil || ctx.Err() != nil {
-			continue
-		}
-		if s.watching.Swap(false) {
-			s.log.Warn("worker records cannot be watched; trying again until they can", "error", err)
-		}
-		t := time.NewTimer(watchPause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
-	}
-}
-
-func (s *Service) watchOnce(ctx context.Context, first func()) error {
-	missing, began := s.known.revisions(), time.Now()
-	w, err := s.store.kv.Watch(ctx, workerKey+">")
-	if err != nil {
-		return err
-	}
-	defer w.Stop() //nolint:errcheck // fails only with the connection gone
-	end := time.NewTimer(rereadEvery)
-	defer end.Stop()
-	reading := true // what there was when the watch began
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-end.C:
-			return nil
-		case entry, ok := <-w.Updates():
-			switch {
-			case !ok:
-				return errors.New("the watch has ended")
-			case entry == nil:
-				for id, revision := range missing {
-					s.drop(id, revision)
-				}
-				reading = false
-				s.known.forgetEnded(began)
-				s.watching.Store(true)
-				first()
-			default:
-				delete(missing, idOf(entry.Key()))
-				s.see(ctx, entry, reading)
+	var (
+		missing map[string]uint64
+		began   time.Time
+	)
+	f := mesh.Follower{
+		KV: s.store.kv, Keys: workerKey + ">",
+		Begin: func() { missing, began = s.known.revisions(), time.Now() },
+		See: func(ctx context.Context, entry jetstream.KeyValueEntry, leftBehind bool) {
+			delete(missing, idOf(entry.Key()))
+			s.see(ctx, entry, leftBehind)
+		},
+		Read: func() {
+			for id, revision := range missing {
+				s.drop(id, revision)
 			}
-		}
+			s.known.forgetEnded(began)
+			s.watching.Store(true)
+			first()
+		},
+		Failed: func(err error) {
+			if s.watching.Swap(false) {
+				s.log.Warn("worker records cannot be watched; trying again until they can", "error", err)
+			}
+		},
 	}
+	f.Run(ctx)
 }
 
 // see takes one record from the bucket. One that says Gone and was left behind

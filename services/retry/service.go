@@ -39,8 +39,11 @@ type Options struct {
 	// false: Start fails, naming the damage.
 	AcceptLoss bool
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
-	// default ledger.DefaultSlack.
+	// default ledger.DefaultSlack, or less on a small disk.
 	Slack int64
+	// InMemory has everything kept in memory alone, if this is its first start: what
+	// is stored is lost when NATS ends.
+	InMemory bool
 }
 
 // Service is one instance of the retry service.
@@ -55,7 +58,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{tracer: tracing.New(otel.GetTracerProvider(), library, o.Version)}
 	host, err := books.NewHost(books.HostOptions[*shelf]{
 		Service: serviceName, Mesh: o.Mesh, Instance: o.Instance, Version: o.Version, Logger: o.Logger,
-		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss, Slack: o.Slack,
+		Ledgers: o.Ledgers, Replicas: o.Replicas, Bodies: o.Bodies, AcceptLoss: o.AcceptLoss, Slack: o.Slack, InMemory: o.InMemory,
 		NewOwner: func() *shelf { return newShelf(&s.host.Lanes, s.tracer) },
 		Ledger:   protocol.SubjectWaitingLedger,
 		Serve:    s.serve,
@@ -92,21 +95,11 @@ func (s *Service) Start(ctx context.Context) error {
 
 // serve answers what other instances ask of a ledger that is open here.
 func (s *Service) serve(book *books.Book[*shelf]) ([]*mesh.Subscription, error) {
-	var (
-		all  []*mesh.Subscription
-		errs []error
-	)
-	add := func(one *mesh.Subscription, err error) {
-		if err != nil {
-			errs = append(errs, err)
-			return
-		}
-		all = append(all, one)
-	}
-	add(books.Serve(s.host, book, askList))
-	add(books.Serve(s.host, book, askAct))
-	add(books.Serve(s.host, book, askClose))
-	return all, errors.Join(errs...)
+	var served books.Subscriptions
+	served.Add(books.Serve(s.host, book, askList))
+	served.Add(books.Serve(s.host, book, askAct))
+	served.Add(books.Serve(s.host, book, askClose))
+	return served.All, served.Err()
 }
 
 // Stop answers what has arrived, commits, and frees the ledgers for other

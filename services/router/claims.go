@@ -137,7 +137,7 @@ func (l *lane) claimed(id string, asked int64, m *nats.Msg) {
 		if t, ok := l.seal.open(f.Token); ok && !known[t] {
 			known[t] = true
 			if l.awaits(t) {
-				l.conclude(t, conclusion{outcome: said(f.Outcome), text: errorText(f.Error), afterMs: f.RetryAfterMs})
+				l.conclude(t, conclusion{outcome: said(f.Outcome), text: errorText(f.Error), afterMs: f.RetryAfterMs, worker: w})
 			}
 		}
 	}

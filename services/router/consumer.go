@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -14,8 +15,9 @@ import (
 // has consumers in. Times are the service's (Service.clock).
 type worker struct {
 	id, name string
-	held     atomic.Int64 // deliveries in its hands, over all lanes
-	seen     atomic.Int64 // its last sign of life
+	told     ledger.Worker // the same, for the log
+	held     atomic.Int64  // deliveries in its hands, over all lanes
+	seen     atomic.Int64  // its last sign of life
 }
 
 // consumer is a subscription as a lane dispatches to it.

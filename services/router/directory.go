@@ -220,7 +220,7 @@ func (d *directory) applyLocked(w protocol.Worker) {
 		if w.Gone {
 			return
 		}
-		r = &registration{worker: &worker{id: w.ID, name: w.Name}}
+		r = &registration{worker: &worker{id: w.ID, name: w.Name, told: ledger.Worker{ID: w.ID, Name: w.Name}}}
 		r.worker.seen.Store(d.s.clock(time.Now()))
 		d.workers[w.ID] = r
 	}

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"math"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -40,29 +38,26 @@ func (s *Service) resolveJob(rest string) *route {
 
 // job takes the headers of a job out of those of its publish, which must not have
 // such.
-func (p *publication) job(h nats.Header) (err error) {
-	j := &jobHeaders{}
-	for _, one := range []struct {
-		name string
-		to   *[]string
-	}{{protocol.HeaderFunction, &j.function}, {protocol.HeaderNamespace, &j.namespace}, {protocol.HeaderReceipt, &j.receipt}} {
-		*one.to = h[one.name]
-		if len(*one.to) > 1 {
-			return protocol.Errorf(protocol.CodeInvalidArgs, "%s is given twice: send one", one.name)
-		}
-		delete(h, one.name)
+func (p *publication) job(h nats.Header) error {
+	p.jobHeaders = &jobHeaders{
+		function: take(h, protocol.HeaderFunction), namespace: take(h, protocol.HeaderNamespace), receipt: take(h, protocol.HeaderReceipt),
 	}
-	if err := j.check(); err != nil {
-		return err
-	}
-	p.jobHeaders = j
-	return nil
+	return p.check()
+}
+
+func take(h nats.Header, name string) []string {
+	values := h[name]
+	delete(h, name)
+	return values
 }
 
 // jobHeaders are those of a job, each as it is kept with the message.
 type jobHeaders struct{ function, namespace, receipt []string }
 
 func (j *jobHeaders) check() error {
+	if max(len(j.function), len(j.namespace), len(j.receipt)) > 1 {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "%s, %s or %s is given twice: send one", protocol.HeaderFunction, protocol.HeaderNamespace, protocol.HeaderReceipt)
+	}
 	if len(j.function) == 0 {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "the job names no function: set the header %s", protocol.HeaderFunction)
 	}
@@ -132,62 +127,16 @@ func priorityOf(text string) uint8 {
 	return uint8(min(n, math.MaxUint8))
 }
 
-// enqueueIngress takes calls of protocol.FunctionEnqueue.
-type enqueueIngress struct {
-	*ingress
-}
-
-func (s *Service) enqueueIngress(passOn bool) *enqueueIngress {
-	in := s.jobIngress("", passOn)
-	in.verb = verbEnqueue
-	return &enqueueIngress{in}
-}
-
-// enqueue takes one call: it refuses it, passes it on, or gives it to its lane.
-func (in *enqueueIngress) enqueue(m *nats.Msg) {
-	p := &publication{reply: m.Reply, called: true}
-	if err := in.take(p, m); err != nil {
-		p.refuse(in.s, err)
-	}
-}
-
-func (in *enqueueIngress) take(p *publication, m *nats.Msg) error {
+// readEnqueue reads a call of protocol.FunctionEnqueue.
+func readEnqueue(m *nats.Msg) (request, error) {
 	var q protocol.EnqueueRequest
-	decoder := json.NewDecoder(bytes.NewReader(m.Data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&q); err != nil {
-		return protocol.Errorf(protocol.CodeInvalidArgs, "the request is not what %s takes (queue, function_id, data, messageReceiptId, namespace, traceparent, baggage): %v", protocol.FunctionEnqueue, err)
+	if err := readCall(m.Data, &q); err != nil {
+		return request{}, protocol.Errorf(protocol.CodeInvalidArgs, "the request is not what %s takes (queue, function_id, data, messageReceiptId, namespace, traceparent, baggage): %v", protocol.FunctionEnqueue, err)
 	}
 	if strings.TrimSpace(q.Queue) == "" || strings.TrimSpace(q.FunctionID) == "" {
-		return protocol.Errorf(protocol.CodeInvalidArgs, "a job needs a queue and a function_id: one of them is missing")
+		return request{}, protocol.Errorf(protocol.CodeInvalidArgs, "a job needs a queue and a function_id: one of them is missing")
 	}
-	p.route = in.route(q.Queue)
-	if p.route.err != nil {
-		return p.route.err
-	}
-	if in.s.draining.Load() {
-		return errDraining
-	}
-	o := p.route.slot.current.Load()
-	if o == nil {
-		return in.passCall(p.route.slot, m)
-	}
-	if err := p.enqueued(&q, m, in.s.maxPayload); err != nil {
-		return err
-	}
-	return in.accept(o, p)
-}
-
-// passCall passes a call on as it came.
-func (in *enqueueIngress) passCall(at *slot, m *nats.Msg) error {
-	if !in.passOn || !at.passed.add(m.Reply) {
-		return errMoving
-	}
-	forward := nats.Msg{Subject: at.subject(verbEnqueue), Reply: m.Reply, Header: m.Header, Data: m.Data}
-	if err := in.s.bulk.PublishMsg(&forward); err != nil {
-		return protocol.Errorf(protocol.CodeUnavailable, "the job could not be passed on: %v", err)
-	}
-	return nil
+	return request{q.Queue, func(p *publication, maxPayload int) error { return p.enqueued(&q, m, maxPayload) }}, nil
 }
 
 // enqueued makes a message of a call. A trace in the body is the job's, rather
@@ -207,15 +156,7 @@ func (p *publication) enqueued(q *protocol.EnqueueRequest, m *nats.Msg, maxPaylo
 	if len(q.Data) == 0 {
 		q.Data = json.RawMessage("null")
 	}
-	header := make(nats.Header, 4)
-	if id := m.Header.Get(protocol.HeaderDedup); id != "" {
-		header[protocol.HeaderDedup] = []string{id}
-	}
-	for _, name := range []string{protocol.HeaderTraceparent, protocol.HeaderTracestate, protocol.HeaderBaggage} {
-		if v := m.Header[name]; len(v) == 1 && q.Traceparent+q.Baggage == "" {
-			header[name] = v
-		}
-	}
+	header := calledWith(m.Header, q.Traceparent+q.Baggage == "")
 	if q.Traceparent != "" {
 		header[protocol.HeaderTraceparent] = []string{q.Traceparent}
 	}
@@ -225,24 +166,9 @@ func (p *publication) enqueued(q *protocol.EnqueueRequest, m *nats.Msg, maxPaylo
 	return p.fill(&nats.Msg{Header: header, Data: q.Data}, maxPayload)
 }
 
-// answerCall answers a call whose job is stored.
-func (l *lane) answerCall(p *publication, id [16]byte) {
-	body, err := json.Marshal(protocol.EnqueueReply{ReceiptID: cmp.Or(p.receipt, uuid.UUID(id).String())})
-	if err == nil {
-		err = l.s.bulk.Publish(p.reply, body)
-	}
-	if err != nil {
-		l.s.log.Debug("who enqueued a job could not be answered", "error", err)
-	}
-}
-
-// refuseCall answers a call with an error, as functions do.
-func (s *Service) refuseCall(reply string, err error) {
-	answer := mesh.ErrorAnswer(err)
-	answer.Subject = reply
-	if err := s.bulk.PublishMsg(answer); err != nil {
-		s.log.Debug("who enqueued a job could not be refused", "error", err)
-	}
+// receiptOf is what a call that enqueued a job is answered with.
+func (p *publication) receiptOf(id uuid.UUID) ([]byte, error) {
+	return json.Marshal(protocol.EnqueueReply{ReceiptID: cmp.Or(p.receipt, id.String())})
 }
 
 // mustBeDefined refuses a job for a queue that is not defined (any more). The

@@ -128,10 +128,11 @@ func (n *line) pick(now int64) *consumer {
 	return nil
 }
 
-// deliverJob is deliverNext for a named queue.
+// deliverJob is deliverNext for a named queue. As long as it is not known which
+// jobs of before this owner run, there may be as many as may run at once.
 func (l *lane) deliverJob(q *queue) bool {
 	j := q.jobs
-	if j.definition == nil || q.inflight >= j.definition.Concurrency {
+	if j.definition == nil || q.inflight >= j.definition.Concurrency || q.held.size > 0 {
 		return false
 	}
 	first := q.ready.peek()

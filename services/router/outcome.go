@@ -54,8 +54,9 @@ func (l *lane) concludeAll(b []byte) {
 // conclusion is how a worker says that a delivery ended.
 type conclusion struct {
 	outcome protocol.Outcome
-	text    string // of a failure
-	afterMs int64  // what failed is not tried again before
+	text    string  // of a failure
+	afterMs int64   // what failed is not tried again before
+	worker  *worker // who says so; nil: not known
 }
 
 // readOutcome reads a reply.
@@ -134,7 +135,7 @@ func (l *lane) conclude(t token, end conclusion) {
 	case end.outcome == protocol.Acknowledged:
 		// Whoever did the work, it is done: also one who was thought to have
 		// vanished.
-		l.acknowledged(e)
+		l.acknowledged(e, end.worker)
 	case t.turn != l.turnOf(e):
 		l.superseded(e)
 	case inHand:
@@ -156,10 +157,11 @@ func (l *lane) superseded(e *broker.Entry) {
 	l.count(l.queueOf(e), ledger.Superseded)
 }
 
-// acknowledged settles e.
-func (l *lane) acknowledged(e *broker.Entry) {
-	q := l.queueOf(e)
+// acknowledged settles e, which w says it has done; nil: not known.
+func (l *lane) acknowledged(e *broker.Entry, w *worker) {
+	q, took := l.queueOf(e), int64(0)
 	if d, ok := e.Slot.(*delivery); ok {
+		w, took = d.c.worker, l.now-d.started
 		d.c.proven()
 		d.c.worker.seen.Store(l.now)
 		d.endSpan(protocol.Acknowledged, "")
@@ -170,6 +172,9 @@ func (l *lane) acknowledged(e *broker.Entry) {
 	}
 	delete(l.handedBack, e.Key)
 	l.settle(e, q, ledger.Acknowledged)
+	if w != nil {
+		l.ledger.By(e, &w.told, time.Duration(took))
+	}
 	l.countWith(e, ledger.Delivered)
 }
 

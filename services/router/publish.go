@@ -223,6 +223,7 @@ func (p *publication) fill(m *nats.Msg, maxPayload int) error {
 		return err
 	}
 	p.message.ID, p.message.Body, p.message.PublishedAt = id, m.Data, now.UnixNano()
+	p.message.Publisher = protocol.PublisherOf(m.Reply)
 	return nil
 }
 
@@ -349,7 +350,7 @@ func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
 		return
 	}
 	if p.called {
-		l.answerCall(p, r.ID)
+		l.answerCall(p, uuid.UUID(r.ID))
 		return
 	}
 	l.answer = l.s.appendAck(l.answer[:0], r, listeners)

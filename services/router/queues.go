@@ -112,6 +112,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 		sum.moving += t.moving
 		sum.unattended += t.unattended
 		sum.stalled = max(sum.stalled, t.stalled)
+		sum.messages, sum.bytes = max(sum.messages, t.messages), max(sum.bytes, t.bytes)
 	}
 	sum.counters.All[ledger.Superseded] += s.superseded.Load()
 	sum.counters.All[ledger.Refused] += s.refused.Load()
@@ -126,6 +127,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 			"unattended_queues": float64(sum.unattended), "stalled_seconds": sum.stalled.Seconds(),
 		},
 	}
+	maps.Copy(stats.Gauges, s.fullness(sum.messages, sum.bytes))
 	if s.space.watched.Load() {
 		stats.Gauges["disk_room_bytes"] = float64(s.space.left.Load())
 	}
@@ -152,6 +154,8 @@ type totals struct {
 	unattended int // queues with messages and no consumer
 	moving     int64
 	stalled    time.Duration
+	// Of the limits of one queue the fullest queue uses so much.
+	messages, bytes float64
 }
 
 // stalled is for how long the same message has been the next one, as far as
@@ -176,6 +180,8 @@ func (l *lane) total() totals {
 			continue
 		}
 		t.queues++
+		t.messages = max(t.messages, ratio(at.Live, l.s.o.Limits.QueueMessages))
+		t.bytes = max(t.bytes, ratio(at.Bytes, l.s.o.Limits.QueueBytes))
 		q, ok := at.Slot.(*queue)
 		if !ok {
 			continue

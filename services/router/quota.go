@@ -58,6 +58,24 @@ func (l *lane) meshAdmits(n, size int64) error {
 	return nil
 }
 
+// ratio is how much of a limit is used; 0 if there is none.
+func ratio(used, limit int64) float64 {
+	if limit <= 0 {
+		return 0
+	}
+	return float64(used) / float64(limit)
+}
+
+// fullness is how much of the limits is used, by the name of their gauge: of one
+// queue's by the fullest, and of those of the whole mesh as far as it is known here.
+func (s *Service) fullness(queue, queueBytes float64) map[string]float64 {
+	messages, bytes := s.load()
+	return map[string]float64{
+		"queue_messages_ratio": queue, "queue_bytes_ratio": queueBytes,
+		"total_messages_ratio": ratio(messages, s.o.Limits.TotalMessages), "total_bytes_ratio": ratio(bytes, s.o.Limits.TotalBytes),
+	}
+}
+
 // peers are the loads of the mesh's other instances, as they last told.
 type peers struct {
 	mu    sync.Mutex

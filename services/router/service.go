@@ -58,12 +58,16 @@ type Options struct {
 	// Limits bound what may be published; default none.
 	Limits Limits
 	// Space says what the disk that everything is stored on has left, and its
-	// size, in bytes. What is published may not use the last of it. Default: it
-	// is not looked at.
+	// size, in bytes. What is published may not use the last of it. Default: what
+	// NATS says, if it is `waybill nats`; any other keeps to bounds of its own.
 	Space func() (free, total int64, err error)
 	// Slack is by how much the log may outgrow twice what is live, in bytes;
-	// default ledger.DefaultSlack.
+	// default ledger.DefaultSlack, or less on a small disk.
 	Slack int64
+	// InMemory has everything kept in memory alone, if this is its first start: what
+	// is stored is lost when NATS ends, and publish
+	// answers say so.
+	InMemory bool
 	// MaxPayload of a message in bytes; default 1 MiB, less if NATS takes less.
 	MaxPayload int
 	// Bodies bounds the message bodies kept in memory, in bytes; default 64 MiB.
@@ -118,6 +122,9 @@ type Service struct {
 // New checks the options; nothing runs before Start.
 func New(o Options) (*Service, error) {
 	o.Instance = cmp.Or(o.Instance, nuid.Next())
+	if o.InMemory {
+		o.Durability = protocol.DurabilityMemory
+	}
 	o.Durability = cmp.Or(o.Durability, protocol.DurabilityFsync)
 	o.MaxPayload = cmp.Or(o.MaxPayload, protocol.DefaultMaxPayload)
 	o.Bodies = cmp.Or(o.Bodies, 64<<20)
@@ -157,7 +164,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}()
-	for _, step := range []func(context.Context) error{s.connect, s.takeLanes, s.listen, s.watch, s.serve} {
+	for _, step := range []func(context.Context) error{s.connect, s.checkProvider, s.takeLanes, s.listen, s.watch, s.serve} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -218,7 +225,7 @@ func (s *Service) takeLanes(ctx context.Context) (err error) {
 	s.bodies = ledger.NewBodies(s.o.Bodies)
 	s.keeper = ledger.NewKeeper(ledger.KeeperOptions{
 		Conn: s.logs, Service: serviceName, Ledgers: s.o.Lanes, Instance: s.o.Instance,
-		Replicas: s.o.Replicas, Open: s.openLane, AcceptLoss: s.o.AcceptLoss, Slack: s.o.Slack, Logger: s.log,
+		Replicas: s.o.Replicas, Open: s.openLane, AcceptLoss: s.o.AcceptLoss, Slack: s.o.Slack, Memory: s.o.InMemory, Logger: s.log,
 	})
 	if _, err := s.mesh.Raw("answers", s.inbox+".>", "", s.answer); err != nil {
 		return err
@@ -272,7 +279,7 @@ func (s *Service) watch(context.Context) error {
 	s.ending.Go(func() { s.presence.run(ctx) })
 	s.ending.Go(func() { s.reconnected(ctx, status) })
 	s.ending.Go(func() { s.report(ctx) })
-	if s.o.Space != nil && s.lookAtSpace() {
+	if s.lookAtSpace(ctx) {
 		s.ending.Go(func() { s.watchSpace(ctx) })
 	}
 	s.ending.Go(func() { s.learnNext(ctx) })
@@ -328,11 +335,16 @@ func (s *Service) serve(ctx context.Context) error {
 		return err
 	}
 	s.lifecycle.Add("jobs", jobs.Drain)
-	calls, err := s.mesh.Raw("enqueue", protocol.FunctionSubject(protocol.DefaultNamespace, protocol.FunctionEnqueue), mesh.QueueGroup, s.enqueueIngress(true).enqueue)
+	enqueues, err := s.mesh.Raw("enqueue", protocol.FunctionSubject(protocol.DefaultNamespace, protocol.FunctionEnqueue), mesh.QueueGroup, s.enqueueIngress(true).call)
 	if err != nil {
 		return err
 	}
-	s.lifecycle.Add("enqueue", calls.Drain)
+	s.lifecycle.Add("enqueue", enqueues.Drain)
+	data, err := s.mesh.Raw("publish-data", protocol.FunctionSubject("*", protocol.FunctionPublish), mesh.QueueGroup, s.dataIngress(true).call)
+	if err != nil {
+		return err
+	}
+	s.lifecycle.Add("publishes of data", data.Drain)
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ const (
 	verbTopic   = "topic" // followed by the topic
 	verbJob     = "job"   // followed by the named queue
 	verbEnqueue = "enqueue"
+	verbData    = "data"
 	verbFollow  = "follow"
 )
 
@@ -131,7 +132,8 @@ func (o *openLane) open(ctx context.Context) error {
 		o.listen("publish-", queues.prefix+">", queues.publish),
 		o.listen("topic-", topics.prefix+">", topics.publish),
 		o.listen("job-", jobs.prefix+">", jobs.publish),
-		o.listen("enqueue-", o.at.subject(verbEnqueue), o.s.enqueueIngress(false).enqueue),
+		o.listen("enqueue-", o.at.subject(verbEnqueue), o.s.enqueueIngress(false).call),
+		o.listen("data-", o.at.subject(verbData), o.s.dataIngress(false).call),
 		o.listen("follow-", o.at.subject(verbFollow), o.follow),
 		serve(o, protocol.VerbConfigure, o.configure),
 		o.listen("owner-", o.at.subject(askOwner), o.isOwned), // after the others: who is told of the owner may ask it

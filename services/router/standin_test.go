@@ -37,6 +37,7 @@ type fixture struct {
 	revision uint64
 	workers  map[string]protocol.Worker
 	settings *protocol.Settings                          // nil: the registry says nothing of them
+	failing  int                                         // so many questions to the registry fail
 	decide   func(protocol.DecideItem) protocol.Decision // nil: nobody answers
 	arrived  map[string][]ledger.Meta                    // by "retry" and "dlq"
 }
@@ -136,6 +137,10 @@ func (f *fixture) serve(subject string, h func(body []byte) any) {
 func (f *fixture) listWorkers([]byte) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.failing > 0 {
+		f.failing--
+		return json.RawMessage(protocol.MarshalErrorBody(protocol.Errorf(protocol.CodeUnavailable, "not now")))
+	}
 	page := protocol.WorkersPage{Settings: f.settings}
 	for _, w := range f.workers {
 		page.Workers = append(page.Workers, w)

@@ -57,6 +57,9 @@ func TestFullQueue(t *testing.T) {
 	if answer := m.Run("pub", "queue", "e", "r", "x"); answer.Code != 3 || !strings.Contains(answer.Stderr, string(protocol.CodeQuotaExceeded)) {
 		t.Errorf("the command answers %+v", answer)
 	}
+	if full := m.Metric("waybill_queue_messages_ratio"); full != 1 {
+		t.Errorf("the fullest queue uses %v of its limit", full)
+	}
 	publish(t, c, "e", "other", nil)
 
 	harness.Await(t, "the failed one is back", func() bool { return m.Queue("e", "r").Ready == 4 })

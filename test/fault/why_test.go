@@ -43,6 +43,9 @@ func TestWhyTellsAMessagesLife(t *testing.T) {
 	}
 	harness.Await(t, "it is acknowledged", func() bool { return m.Queue("e", "r").Counters[protocol.CountAcknowledged] == 1 })
 	life = onlyLife(t, m, id)
+	if life.Publisher != "the-worker" || life.Worker != "the-worker" || life.WorkerID == "" {
+		t.Errorf("it was published by %q and acknowledged by %q (%q)", life.Publisher, life.Worker, life.WorkerID)
+	}
 	if life.How != protocol.CountAcknowledged || life.EndedAt.IsZero() || life.LeftOut != 0 || len(life.Events) != 3 {
 		t.Fatalf("at its end it is %+v", life)
 	}
@@ -64,7 +67,7 @@ func TestWhyTellsAMessagesLife(t *testing.T) {
 	if status := getJSON(t, m.HTTP+"/api/v1/messages/"+id, &overHTTP); status != http.StatusOK || len(overHTTP.Lives) != 1 || len(overHTTP.Lives[0].Events) != 3 {
 		t.Errorf("over HTTP: %d %+v", status, overHTTP)
 	}
-	for _, words := range []string{"published", "attempt 1: failed", "the-worker", "not again before", "redriven by", "acknowledged"} {
+	for _, words := range []string{"published", "attempt 1: failed", "the-worker", "not again before", "redriven by", "published by the-worker", "acknowledged at the-worker"} {
 		if said := m.Run("why", id); !strings.Contains(said.Stdout, words) {
 			t.Errorf("people are not told %q: %s", words, said.Stdout)
 		}
@@ -76,32 +79,44 @@ func TestWhyTellsAMessagesLife(t *testing.T) {
 func TestWhyOfTopicsAndTheUnknown(t *testing.T) {
 	t.Parallel()
 	m := harness.Start(t)
-	c := m.Connect()
+	c := m.Connect(client.Name("both"))
+	for id, wanted := range map[string]string{"picky": `{"input.n": {"$gte": 7}}`, "satisfied": `{"input.n": {"$lt": 7}}`} {
+		if _, err := c.Observe(t.Context(), "orders", func(context.Context, *client.Delivery) error { return nil }, client.ID(id), client.Filter(wanted)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, err := range map[string]error{"good": nil, "bad": client.Reject(errOnPurpose)} {
 		if _, err := c.Observe(t.Context(), "orders", func(context.Context, *client.Delivery) error { return err }, client.ID(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	receipt, err := c.Publish(t.Context(), client.Topic("orders"), []byte("x"))
+	receipt, err := c.Publish(t.Context(), client.Topic("orders"), []byte(`{"n": 6}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	harness.Await(t, "one is dead, one done", func() bool {
-		return m.QueueNamed("orders::observer:bad").Dead == 1 && m.QueueNamed("orders::observer:good").Counters[protocol.CountAcknowledged] == 1
+		return m.QueueNamed("orders::observer:bad").Dead == 1 && m.QueueNamed("orders::observer:good").Counters[protocol.CountAcknowledged] == 1 &&
+			m.QueueNamed("orders::observer:satisfied").Counters[protocol.CountAcknowledged] == 1
 	})
+	if left := story(t, m, receipt.MessageID).LeftOut; len(left) != 1 || left[0].Queue != "orders::observer:picky" || left[0].Worker != "both" || !strings.Contains(string(left[0].Filters), "$gte") {
+		t.Errorf("it was left out by %+v", left)
+	}
+	if said := m.Run("why", receipt.MessageID); !strings.Contains(said.Stdout, "left out by the filter of both") {
+		t.Errorf("people are not told who left it out: %s", said.Stdout)
+	}
 	states := func() (all []string) {
 		for _, l := range story(t, m, receipt.MessageID).Lives {
 			all = append(all, l.Queue+" "+l.State+" "+l.How)
 		}
 		return all
 	}
-	if got := strings.Join(states(), ", "); got != "orders::observer:bad dead , orders::observer:good ended acknowledged" {
+	if got := strings.Join(states(), ", "); got != "orders::observer:bad dead , orders::observer:good ended acknowledged, orders::observer:satisfied ended acknowledged" {
 		t.Errorf("its lives are %s", got)
 	}
 	if said := m.Run("dlq", "discard", receipt.MessageID); said.Code != 0 {
 		t.Fatalf("discard: %+v", said)
 	}
-	if got := strings.Join(states(), ", "); got != "orders::observer:bad ended discarded, orders::observer:good ended acknowledged" {
+	if got := strings.Join(states(), ", "); got != "orders::observer:bad ended discarded, orders::observer:good ended acknowledged, orders::observer:satisfied ended acknowledged" {
 		t.Errorf("after the discard its lives are %s", got)
 	}
 	if said := m.Run("why", "0198c5f2-7f5e-7c3a-9b1d-3f2a6c4e8d10"); said.Code != 6 || !strings.Contains(said.Stderr, "the logs go back to") {

@@ -129,6 +129,7 @@ type event struct {
 	MessageID string `json:"message_id"`
 	Duplicate bool   `json:"duplicate"`
 	Code      string `json:"code"`
+	Receipt   string `json:"receipt"`
 }
 
 // driver is a running driver.

@@ -21,6 +21,7 @@ type order struct {
 	Do        string `json:"do"`
 	Name      string `json:"name"`
 	Times     int    `json:"times,omitempty"`
+	Outcome   string `json:"outcome,omitempty"`
 	Until     string `json:"until,omitempty"`
 	Execution string `json:"execution,omitempty"`
 	Route     string `json:"route,omitempty"`
@@ -72,11 +73,11 @@ func TestOutcomes(t *testing.T) {
 		m := m.For(t)
 		c := m.Connect()
 		d := l.start(t, options{NATS: m.URL, Execution: l.name, Topic: l.name + ".events", Observer: l.name, Window: 5})
-		jobs := client.Queue(l.name, "jobs")
-		receipt := publish(t, c, jobs, order{Do: "ok", Name: "good"})
-		publish(t, c, jobs, order{Do: "fail", Name: "flaky", Times: 2})
-		publish(t, c, jobs, order{Do: "fail", Name: "broken", Times: 9})
-		publish(t, c, jobs, order{Do: "reject", Name: "bad"})
+		orders := client.Queue(l.name, "jobs")
+		receipt := publish(t, c, orders, order{Do: "ok", Name: "good"})
+		publish(t, c, orders, order{Do: "fail", Name: "flaky", Times: 2})
+		publish(t, c, orders, order{Do: "fail", Name: "broken", Times: 9})
+		publish(t, c, orders, order{Do: "reject", Name: "bad"})
 		if e := d.started("good", 1); e.ID != receipt.MessageID || e.Header != "of good" {
 			t.Errorf("the delivery is %+v, the message %s", e, receipt.MessageID)
 		}
@@ -97,9 +98,33 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("a message that may fail three times was tried %d times", n)
 		}
 
+		if l.name == "python" {
+			incompletes(t, m, c, d, l)
+		}
 		publishes(t, m, c, d, l)
+		jobs(t, m, c, d, l)
 		late(t, m, c, d, l)
 	})
+}
+
+// incompletes has the driver answer neither yes nor no, twice for each outcome
+// that says so: the message comes again and no try is spent.
+func incompletes(t *testing.T, m *harness.Mesh, c *client.Client, d *driver, l *language) {
+	t.Helper()
+	outcomes := []string{"pending", "delivered", "expired", "of a later version"}
+	for _, outcome := range outcomes {
+		publish(t, c, client.Queue(l.name, "jobs"), order{Do: "incomplete", Name: outcome, Times: 2, Outcome: outcome})
+	}
+	for _, outcome := range outcomes {
+		d.ended(outcome, 1)
+		if n := d.starts(outcome); n != 3 {
+			t.Errorf("after two answers %q it was called %d times", outcome, n)
+		}
+	}
+	counters(t, m, l.name, "jobs", map[string]uint64{"incomplete": 8, "acknowledged": 6, "failed": 5})
+	if q := m.Queue(l.name, "jobs"); q.Dead != 2 {
+		t.Errorf("%d dead letters, and there were 2", q.Dead)
+	}
 }
 
 // publishes has the driver publish twice with one id, and to a name that is
@@ -120,6 +145,34 @@ func publishes(t *testing.T, m *harness.Mesh, c *client.Client, d *driver, l *la
 	publish(t, c, jobs, order{Do: "publish", Name: "refused", Execution: l.name, Route: "results.dlq"})
 	if e := d.ended("refused", 1); e.Code != string(protocol.CodeInvalidName) {
 		t.Errorf("a publish to a bad name is answered with code %q", e.Code)
+	}
+}
+
+// jobs has the driver define a queue and leave a job there for itself, and calls
+// its function, from there and from here.
+func jobs(t *testing.T, m *harness.Mesh, c *client.Client, d *driver, l *language) {
+	t.Helper()
+	orders, queue := client.Queue(l.name, "jobs"), l.name+"-turns"
+	publish(t, c, orders, order{Do: "enqueue", Name: "outer", Execution: l.name, Route: queue})
+	if e := d.ended("outer", 1); e.MessageID == "" || e.Duplicate {
+		t.Errorf("a new queue and a job in it are answered %+v", e)
+	}
+	if e := d.ended("inner", 2); e.Receipt != "r-1" {
+		t.Errorf("the job was %+v", e)
+	}
+	harness.Await(t, "the queue has counted what happened", func() bool {
+		got := m.QueueNamed("/jobs/" + queue).Counters
+		return got["failed"] == 1 && got["acknowledged"] == 1
+	})
+	publish(t, c, orders, order{Do: "call", Name: "caller", Execution: l.name})
+	if e := d.ended("caller", 1); e.Header != "answered" {
+		t.Errorf("a call is answered %+v", e)
+	}
+	if answer, err := c.Call(t.Context(), l.name, "driver::obey", []byte(`{"do":"answer","name":"called"}`)); err != nil || !regexp.MustCompile(`"header": ?"answered"`).Match(answer) {
+		t.Errorf("a call from Go is answered %s, %v", answer, err)
+	}
+	if _, err := c.Call(t.Context(), l.name, "driver::obey", []byte(`{"do":"reject","name":"called"}`)); protocol.CodeOf(err) != protocol.CodeFunctionFailed {
+		t.Errorf("a call that fails: %v", err)
 	}
 }
 
@@ -248,7 +301,7 @@ func TestExamples(t *testing.T) {
 		}
 		cmd.Env = append(cmd.Env, "WAYBILL_NATS="+m.URL)
 		p := harness.Program(t, "example", cmd)
-		for _, line := range []string{`made a thumbnail of a\.png at try 1 of 3`, `made a thumbnail of b\.png at try 2 of 3`, `one more upload: a\.png`} {
+		for _, line := range []string{`made a thumbnail of a\.png at try 1 of 3`, `made a thumbnail of b\.png at try 2 of 3`, `one more upload: a\.png`, `published gallery spring of ann\n(.*\n)*published gallery summer of ann`, `"published": ?"now"`} {
 			p.Printed(regexp.MustCompile(line))
 		}
 		harness.Await(t, "a dead letter", func() bool { return m.Queue("run-1", "thumbnails").Dead == 1 })

@@ -157,6 +157,9 @@ func TestFunctions(t *testing.T) {
 		"large dead letters":    large,
 		"workers and functions": workers,
 		"feeds":                 feeds,
+		"publishing":            publishing,
+		"jobs":                  jobs,
+		"one name for two":      oneName,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,21 +171,25 @@ func TestFunctions(t *testing.T) {
 func refusals(_ *testing.T, _ *harness.Mesh, c caller) {
 	targets := []string{
 		protocol.FunctionRedrive, protocol.FunctionRedriveMessage, protocol.FunctionDiscardMessage,
-		protocol.FunctionTopicStats, protocol.FunctionDLQMessages,
+		protocol.FunctionTopicStats, protocol.FunctionDLQMessages, protocol.FunctionPublish,
 	}
 	for _, id := range targets {
 		for _, input := range []string{`{}`, ``, `{"queue":"a","topic":"b"}`, `{"queue":"a","topick":"b"}`, `["a"]`, `"a"`, `{"queue":1}`, `{"queue":`} {
 			c.refused("default", id, input, protocol.CodeInvalidArgs)
 		}
-		message := ""
-		if strings.HasSuffix(id, "_message") {
-			message = `,"message_id":"x"`
+		more := ""
+		switch {
+		case strings.HasSuffix(id, "_message"):
+			more = `,"message_id":"x"`
+		case id == protocol.FunctionPublish:
+			more = `,"data":1`
 		}
-		c.refused("default", id, `{"topic":"a b"`+message+`}`, protocol.CodeInvalidName)
+		c.refused("default", id, `{"topic":"a b"`+more+`}`, protocol.CodeInvalidName)
 	}
 	for id, input := range map[string]string{
 		protocol.FunctionRedriveMessage: `{"queue":"a"}`,
 		protocol.FunctionDLQMessages:    `{"queue":"a","limit":-1}`,
+		protocol.FunctionPublish:        `{"topic":"a"}`,
 		protocol.FunctionListTopics:     `{"all":true}`,
 		protocol.FunctionDLQTopics:      `{"include_empty":"yes"}`,
 		protocol.FunctionWorkersList:    `{"name":"a"}`,
@@ -426,6 +433,15 @@ func feeds(t *testing.T, m *harness.Mesh, c caller) {
 			t.Fatal(err)
 		}
 	}
+	joined := make(chan bool, 1)
+	if _, err := m.Connect().Observe(t.Context(), protocol.TopicWorkersChanged, func(_ context.Context, d *client.Delivery) error {
+		if string(d.Data) == `{"change":"joined","worker":{"name":"host/fed","namespace":"fed"}}` {
+			joined <- true
+		}
+		return nil
+	}, client.ID("a")); err != nil {
+		t.Fatal(err)
+	}
 	w := m.Connect(client.Name("host/fed"), client.Namespace("fed"))
 	if _, err := w.Handle(t.Context(), "fed", "text::fed", func(context.Context, []byte) ([]byte, error) { return nil, nil }); err != nil {
 		t.Fatal(err)
@@ -440,6 +456,7 @@ func feeds(t *testing.T, m *harness.Mesh, c caller) {
 	for len(wanted) > 0 {
 		delete(wanted, harness.Receive(t, fmt.Sprintf("one of %v", wanted), events))
 	}
+	harness.Receive(t, "that it has joined, as a topic's message", joined)
 	for spec, code := range map[string]protocol.Code{
 		`{"ref":"a","function_id":"engine::on-workers-changed","args":{"topic":"x"}}`: protocol.CodeInvalidArgs,
 		`{"ref":"a","function_id":"queue::on-engine-change"}`:                         protocol.CodeForbidden,
@@ -462,4 +479,131 @@ func hello(t *testing.T, c caller, worker, subscriptions string) []byte {
 		t.Fatal(err)
 	}
 	return answer.Data
+}
+
+// What is published by a call is what observers receive.
+func publishing(t *testing.T, m *harness.Mesh, c caller) {
+	const topic = "orders.published"
+	c.wants(protocol.FunctionPublish, `{"topic":"orders.published","data":"nobody is there"}`, `null`)
+	got := make(chan string, 8)
+	_, err := m.Connect().Observe(t.Context(), topic, func(_ context.Context, d *client.Delivery) error {
+		got <- string(d.Data) + d.Header("baggage")
+		return nil
+	}, client.ID("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range []string{`{"order": 7}`, `null`, `"text"`} {
+		for _, key := range []string{"topic", "queue"} {
+			c.wants(protocol.FunctionPublish, fmt.Sprintf(`{%q:%q,"data":%s}`, key, topic, data), `null`)
+			if d := harness.Receive(t, "the message", got); d != data {
+				t.Errorf("published %s, delivered %s", data, d)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Guard)
+	defer cancel()
+	for range 2 { // the second is the first again
+		msg := &nats.Msg{Subject: "wb.v1.fn.ns1." + protocol.FunctionPublish, Header: nats.Header{"Nats-Msg-Id": {"once"}, "baggage": {"a=b"}, "Waybill-Timeout-Ms": {"1000"}}}
+		msg.Data = []byte(`{"topic":"/topic/orders.published","data":1}`)
+		if answer, err := c.nc.RequestMsgWithContext(ctx, msg); err != nil || string(answer.Data) != "null" {
+			t.Errorf("%s, %v", answer.Data, err)
+		}
+	}
+	c.wants(protocol.FunctionPublish, `{"topic":"orders.published","data":2}`, `null`)
+	for _, want := range []string{"1a=b", "2"} {
+		if d := harness.Receive(t, "the message", got); d != want {
+			t.Errorf("%s was delivered, not %s", d, want)
+		}
+	}
+}
+
+// tasks serves a function of a namespace and counts its jobs.
+func tasks(t *testing.T, c *client.Client, namespace string, do func(d *client.Delivery) error) {
+	t.Helper()
+	_, err := c.Handle(t.Context(), namespace, "task::do", func(ctx context.Context, _ []byte) ([]byte, error) {
+		d := client.JobOf(ctx)
+		if d == nil {
+			return nil, errors.New("this is no job")
+		}
+		return nil, do(d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func jobs(t *testing.T, m *harness.Mesh, c caller) {
+	define := func(name, config string) string { return fmt.Sprintf(`{"queue":%q,"config":%s}`, name, config) }
+	const config = `{"max_retries":3,"backoff_ms":1}`
+	c.wants(protocol.FunctionDefine, define("tasks", config), `{"queue":"tasks","changed":true}`)
+	c.wants(protocol.FunctionDefine, define("tasks", config), `{"queue":"tasks","changed":false}`)
+	c.refused("ns1", protocol.FunctionDefine, define("tasks", `{"max_retrys":3}`), protocol.CodeInvalidArgs)
+	c.refused("default", protocol.FunctionDefine, `{"queue":" tasks","config":{}}`, protocol.CodeInvalidArgs)
+	c.refused("default", protocol.FunctionDefine, `{"name":"tasks"}`, protocol.CodeInvalidArgs)
+
+	type job struct{ data, trace, baggage, receipt string }
+	got := make(chan job, 8)
+	tasks(t, m.Connect(), "app", func(d *client.Delivery) error {
+		got <- job{string(d.Data), d.Header("traceparent"), d.Header("baggage"), d.Header("Waybill-Receipt")}
+		if string(d.Data) == `"bad"` {
+			return errGivenUp
+		}
+		return nil
+	})
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	c.wants(protocol.FunctionEnqueue, fmt.Sprintf(
+		`{"queue":"tasks","function_id":"task::do","namespace":"app","data":{"n": 1},"messageReceiptId":"r1","traceparent":%q,"baggage":"a=b"}`, trace), `{"messageReceiptId":"r1"}`)
+	if j := harness.Receive(t, "the job", got); j != (job{`{"n": 1}`, trace, "a=b", "r1"}) {
+		t.Errorf("%+v", j)
+	}
+	c.wants(protocol.FunctionEnqueue, `{"queue":"tasks","function_id":"task::do","namespace":"app","data":"bad","messageReceiptId":"r2"}`, `{"messageReceiptId":"r2"}`)
+	for turn := range 2 {
+		for range 3 {
+			harness.Receive(t, "a try", got)
+		}
+		c.awaitDead("tasks", 1)
+		if letters := c.dead(`{"queue":"tasks"}`); len(letters) != 1 || string(letters[0].Payload) != `"bad"` || letters[0].Retries != 3 {
+			t.Errorf("%+v", letters)
+		}
+		if turn == 0 {
+			c.wants(protocol.FunctionRedrive, `{"queue":"tasks"}`, `{"queue":"tasks","redriven":1}`)
+		}
+	}
+	s := c.stats("tasks")
+	if s.Config == nil || s.Config.MaxRetries != 3 || s.Config.Concurrency != 10 || s.Consumers != 1 || s.Delivered != 7 || s.Failed != 6 {
+		t.Errorf("%+v", s)
+	}
+	c.contains(protocol.FunctionListTopics, `{}`, `{"name":"tasks","broker_type":"builtin","subscriber_count":1}`)
+	c.contains(protocol.FunctionListTopics, `{}`, `{"name":"default","broker_type":"builtin","subscriber_count":0}`)
+	c.contains(protocol.FunctionDLQTopics, `{}`, `{"topic":"tasks","broker_type":"builtin","message_count":1}`)
+	c.refused("default", protocol.FunctionEnqueue, `{"queue":"no.such","function_id":"task::do","data":1}`, protocol.CodeNotFound)
+	c.refused("default", protocol.FunctionEnqueue, `{"queue":"tasks","data":1}`, protocol.CodeInvalidArgs)
+	c.refused("default", protocol.FunctionEnqueue, `{"queue":"tasks","function_id":"task::do","prio":1}`, protocol.CodeInvalidArgs)
+}
+
+// A bare name is a named queue and a topic; either has a name of its own too.
+func oneName(t *testing.T, m *harness.Mesh, c caller) {
+	const name = "mixed"
+	w := m.Connect()
+	observer(t, w, name, "a", fails)
+	tasks(t, w, "mixed", func(*client.Delivery) error { return errGivenUp })
+	c.wants(protocol.FunctionDefine, `{"queue":"mixed","config":{"max_retries":1}}`, `{"queue":"mixed","changed":true}`)
+	publish(t, w, name, `"of the topic"`)
+	c.wants(protocol.FunctionEnqueue, `{"queue":"mixed","function_id":"task::do","namespace":"mixed","data":"of the queue","messageReceiptId":"x"}`, `{"messageReceiptId":"x"}`)
+	c.awaitDead(name, 2)
+	for source, want := range map[string]string{"/jobs/mixed": `"of the queue"`, "/topic/mixed": `"of the topic"`, "mixed::observer:a": `"of the topic"`} {
+		if letters := c.dead(fmt.Sprintf(`{"topic":%q}`, source)); len(letters) != 1 || string(letters[0].Payload) != want {
+			t.Errorf("%s: %+v", source, letters)
+		}
+	}
+	for offset, want := range []string{`"of the queue"`, `"of the topic"`} {
+		if letters := c.dead(fmt.Sprintf(`{"queue":"mixed","offset":%d,"limit":1}`, offset)); len(letters) != 1 || string(letters[0].Payload) != want {
+			t.Errorf("offset %d: %+v", offset, letters)
+		}
+	}
+	c.wants(protocol.FunctionRedrive, `{"queue":"mixed"}`, `{"queue":"mixed","redriven":2}`)
+	c.awaitDead(name, 2)
+	c.wants(protocol.FunctionRedrive, `{"topic":"/jobs/mixed"}`, `{"queue":"/jobs/mixed","redriven":1}`)
+	c.awaitDead(name, 2)
 }

@@ -104,6 +104,7 @@ func (m *Mesh) queues(question protocol.QueuesRequest) (all []protocol.QueueInfo
 }
 
 func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
+	sum.Unserved = append(sum.Unserved, q.Unserved...)
 	sum.Queue, sum.Execution, sum.Route = q.Queue, q.Execution, q.Route
 	sum.Ready += q.Ready
 	sum.InFlight += q.InFlight

@@ -41,7 +41,13 @@ type Instance struct {
 // returns when all are ready. All ends with the test.
 func StartSeparate(t testing.TB, copies map[string]int) *Separate {
 	t.Helper()
-	m := &Separate{Mesh: &Mesh{Data: t.TempDir(), t: t, spread: true}, instances: make(map[string]*Instance)}
+	return StartSeparateOn(t, t.TempDir(), copies)
+}
+
+// StartSeparateOn is StartSeparate on a data directory of the test's choice.
+func StartSeparateOn(t testing.TB, data string, copies map[string]int) *Separate {
+	t.Helper()
+	m := &Separate{Mesh: &Mesh{Data: data, t: t, spread: true}, instances: make(map[string]*Instance)}
 	m.startNATS("127.0.0.1:0")
 	m.connect()
 	for _, service := range Services {

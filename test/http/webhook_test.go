@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -397,6 +399,65 @@ func TestASecretIsRotatedAndNeverShownAgain(t *testing.T) {
 	for _, secret := range []string{own, second, third} {
 		if secret == "" || strings.Contains(everything, strings.TrimPrefix(secret, "whsec_")) {
 			t.Errorf("%q is shown again", secret)
+		}
+	}
+}
+
+// A secret that is in a file is not stored: its name is. What the file has signs
+// the next call, each line of it, and without it the webhook's messages wait.
+func TestASecretIsInAFileOfTheGateway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const first, second = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+	write := func(lines string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "bills"), []byte(lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := harness.Start(t, "--webhook-secrets", dir, "--log-level", "debug")
+	hook := newTarget(t, ok)
+	what := document{"name": "w", "url": hook.URL, "execution": "e", "route": "r", "secret_file": "bills"}
+	for _, bad := range []string{"absent", "../bills", ".bills", "a/b"} {
+		problem(t, send(t, m.HTTP, "POST", api+"/webhooks", document{"name": "w", "url": hook.URL, "execution": "e", "route": "r", "secret_file": bad}), http.StatusBadRequest, protocol.CodeInvalidArgs)
+	}
+	for _, bad := range []string{"", "hunter2\n", strings.Repeat(first+"\n", 5)} {
+		write(bad)
+		if a := send(t, m.HTTP, "POST", api+"/webhooks", what); !problem(t, a, http.StatusBadRequest, protocol.CodeInvalidArgs) || strings.Contains(string(a.body), "hunter2") {
+			t.Errorf("with %q in the file: %s", bad, a.body)
+		}
+	}
+	write(first + "\n")
+	w := read[protocol.WebhookSecret](t, send(t, m.HTTP, "POST", api+"/webhooks", what), http.StatusCreated)
+	if w.Secret != "" || w.SecretFile != "bills" {
+		t.Errorf("defined: %+v", w)
+	}
+	publish(t, m, "r", "x")
+	verify(t, first, harness.Receive(t, "a call", hook.calls))
+	write(second + "\n\n" + first + "\n")
+	publish(t, m, "r", "x")
+	c := harness.Receive(t, "a call", hook.calls)
+	verify(t, first, c)
+	verify(t, second, c)
+	problem(t, send(t, m.HTTP, "POST", api+"/webhooks/w/rotate", document{}), http.StatusBadRequest, protocol.CodeInvalidArgs)
+	if said := m.Run("webhook", "show", "w"); !strings.Contains(said.Stdout, "in the file bills") {
+		t.Errorf("shown: %+v", said)
+	}
+	stored := document{"url": hook.URL, "execution": "e", "route": "r"}
+	own := read[protocol.WebhookSecret](t, send(t, m.HTTP, "PUT", api+"/webhooks/w", stored), http.StatusOK).Secret
+	harness.Await(t, "the stored secret signs", func() bool {
+		publish(t, m, "r", "x")
+		c := harness.Receive(t, "a call", hook.calls)
+		w, err := standardwebhooks.NewWebhook(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.Verify([]byte(c.payload), c.Header) == nil
+	})
+	said := m.Process().Output()
+	for _, secret := range []string{first, second} {
+		if strings.Contains(said, strings.TrimPrefix(secret, "whsec_")) {
+			t.Error("a secret is in the log")
 		}
 	}
 }

@@ -38,7 +38,7 @@ const (
 // internal are subjects between services, which programs have no business with.
 var internal = map[string]bool{
 	"SubjectDecide": true, "SubjectLane": true, "SubjectHandover": true, "SubjectDeadLedger": true, "SubjectWaitingLedger": true,
-	"SubjectEvent": true, "SubjectLeases": true, "SubjectLoad": true,
+	"SubjectEvent": true, "SubjectLeases": true, "SubjectLoad": true, "SubjectSpace": true,
 }
 
 // described are the documents that programs exchange with the mesh: each has a

@@ -166,6 +166,23 @@ func TestDiskIsFilled(t *testing.T) {
 	figuref(t, "a disk of 64 MiB: %d of %d messages of %d KiB taken", len(f.answered), f.published, fillSize>>10)
 }
 
+// So it is with NATS and each service in a process of its own, and two routers that
+// fill the disk together.
+func TestDiskOfANATSOfItsOwnIsFilled(t *testing.T) {
+	alone(t)
+	dir := disk(t, "64m")
+	m := harness.StartSeparateOn(t, filepath.Join(dir, "data"), map[string]int{"router": 2})
+	f := startFilling(t, m.Mesh)
+	for _, err := range f.fill() {
+		if protocol.CodeOf(err) != protocol.CodeQuotaExceeded {
+			t.Fatalf("a full disk is answered with %v", err)
+		}
+	}
+	f.handled(m.Mesh)
+	f.taken()
+	f.handled(m.Mesh)
+}
+
 // A disk that somebody else fills to the last byte: the mesh refuses with a code
 // and goes on, or it ends and says why; with room it has all that was answered.
 func TestDiskIsFilledByOthers(t *testing.T) {

@@ -74,7 +74,7 @@ func TestNobodyThereSaysWhatToStart(t *testing.T) {
 	s := startStandIn(t)
 	c := s.connect()
 	s.leave()
-	_, err := c.Publish(t.Context(), queue, nil)
+	_, err := c.PublishMany(t.Context(), []client.Message{{To: queue}})
 	wantCode(t, err, protocol.CodeUnavailable)
 	if !strings.Contains(err.Error(), "waybill up") {
 		t.Errorf("%v does not name the command", err)
@@ -106,6 +106,66 @@ func TestNoAnswerIsATimeout(t *testing.T) {
 	wantCode(t, p.Flush(t.Context()), protocol.CodeTimeout)
 	if err := p.Flush(t.Context()); err != nil {
 		t.Fatalf("a failure is reported once, then %v", err)
+	}
+}
+
+// A publish that the mesh cannot take yet, or whose answer is lost, is published
+// again, always under the same id, and the caller does not notice.
+func TestPublishIsRepeatedUntilItIsAnswered(t *testing.T) {
+	s := startStandIn(t)
+	c := s.connect()
+	for name, first := range map[string]func(m *nats.Msg){
+		"moving":    func(m *nats.Msg) { refuseWith(m, protocol.Errorf(protocol.CodeUnavailable, "moving")) },
+		"lost":      func(*nats.Msg) { s.cut() },
+		"no answer": func(*nats.Msg) {},
+	} {
+		ids := make(chan string, 100)
+		s.answering(func(m *nats.Msg) {
+			ids <- m.Header.Get(protocol.HeaderDedup)
+			if len(ids) <= 1 {
+				first(m)
+				return
+			}
+			s.respond(m, protocol.PublishAck{MessageID: name, Duplicate: true})
+		})
+		for _, own := range []string{"", "mine"} {
+			got, err := c.Publish(t.Context(), queue, nil, client.DedupID(own))
+			if err != nil || got.MessageID != name || got.Duplicate != (own != "") {
+				t.Fatalf("%s, %q: %+v %v", name, own, got, err)
+			}
+			id := <-ids
+			if id == "" || own != "" && id != own {
+				t.Errorf("%s, %q: the first had the id %q", name, own, id)
+			}
+			for len(ids) > 0 {
+				if again := <-ids; again != id {
+					t.Errorf("%s, %q: published with %q and again with %q", name, own, id, again)
+				}
+			}
+		}
+	}
+}
+
+// What the mesh refuses for good is not repeated; nor is what it has no room to
+// remember, but for once without an id.
+func TestARefusalIsNotRepeated(t *testing.T) {
+	s := startStandIn(t)
+	c := s.connect()
+	var asked []string
+	s.answering(func(m *nats.Msg) {
+		asked = append(asked, m.Header.Get(protocol.HeaderDedup))
+		refuseWith(m, protocol.Errorf(protocol.CodeLimitExceeded, "too many ids"))
+	})
+	_, err := c.Publish(t.Context(), queue, nil)
+	wantCode(t, err, protocol.CodeLimitExceeded)
+	if len(asked) != 2 || asked[0] == "" || asked[1] != "" {
+		t.Errorf("published with the ids %q", asked)
+	}
+	asked = nil
+	_, err = c.Publish(t.Context(), queue, nil, client.DedupID("mine"))
+	wantCode(t, err, protocol.CodeLimitExceeded)
+	if len(asked) != 1 || asked[0] != "mine" {
+		t.Errorf("published with the ids %q", asked)
 	}
 }
 

@@ -35,12 +35,17 @@ type child struct {
 }
 
 func (c *child) handle(ctx context.Context, d *client.Delivery) error {
+	return c.run(ctx, d.Data, environment(d), &shared{mu: &c.mu, w: c.stdout})
+}
+
+// run runs the command once.
+func (c *child) run(ctx context.Context, input []byte, env []string, stdout io.Writer) error {
 	tail := &tail{limit: protocol.MaxErrorText}
 	cmd := exec.CommandContext(ctx, "sh", "-c", c.command) //nolint:gosec // the operator's own command
-	cmd.Stdin = bytes.NewReader(d.Data)                    // a child that does not read it is no failure
-	cmd.Stdout = &shared{mu: &c.mu, w: c.stdout}
+	cmd.Stdin = bytes.NewReader(input)                     // a child that does not read it is no failure
+	cmd.Stdout = stdout
 	cmd.Stderr = io.MultiWriter(tail, &shared{mu: &c.mu, w: c.stderr})
-	cmd.Env = slices.Concat(os.Environ(), environment(d), tracing.Environment(ctx))
+	cmd.Env = slices.Concat(os.Environ(), env, tracing.Environment(ctx))
 	// The child has a group of its own, so that what it started ends with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

@@ -19,6 +19,8 @@ var examples = map[string]string{
 	"listen":    "waybill listen orders.created",
 	"observe":   "waybill observe orders.created --id billing --exec './bill.sh'\nwaybill observe orders.created --group mailers",
 	"call":      "waybill call text::upper hello",
+	"enqueue":   "waybill enqueue default text::upper '{\"text\": \"a\"}'\nwaybill enqueue turns harness::turn '{\"session_id\": \"s1\"}' --receipt r-1 --namespace app",
+	"serve":     "waybill serve text::upper --exec 'tr a-z A-Z'",
 
 	"filter test": "waybill filter test --filter urgent.json --document '{\"input\": {\"priority\": \"low\"}}' --explain",
 
@@ -26,13 +28,16 @@ var examples = map[string]string{
 	"observer show": "waybill observer show orders.created::observer:billing",
 	"observer rm":   "waybill observer rm orders.created::observer:billing",
 
-	"webhook add":    "waybill webhook add parser http://127.0.0.1:9000/parse --queue run-1/parse\nwaybill webhook add mail https://mail.example/hook --topic orders.created",
+	"webhook add":    "waybill webhook add parser http://127.0.0.1:9000/parse --queue run-1/parse\nwaybill webhook add mail https://mail.example/hook --topic orders.created\nwaybill webhook add bills https://bills.example/hook --topic orders.paid --secret-file bills",
 	"webhook ls":     "waybill webhook ls",
 	"webhook show":   "waybill webhook show parser",
 	"webhook rotate": "waybill webhook rotate parser",
 	"webhook rm":     "waybill webhook rm parser",
 
 	"queue ls":        "waybill queue ls\nwaybill queue ls --execution run-1 --watch",
+	"queue define":    "waybill queue define mails --concurrency 4 --max-retries 5\nwaybill queue define turns --group-field session_id\nwaybill queue define turns --config turns.json",
+	"queue show":      "waybill queue show turns",
+	"queue rm":        "waybill queue rm mails\nwaybill queue rm mails --purge",
 	"subscription ls": "waybill subscription ls --execution run-1",
 
 	"dlq ls":      "waybill dlq ls\nwaybill dlq ls run-1/parse --limit 10\nwaybill dlq ls orders.created::observer:billing --json",
@@ -48,6 +53,14 @@ var examples = map[string]string{
 	"retry ls":     "waybill retry ls\nwaybill retry ls run-1/parse",
 	"retry now":    "waybill retry now run-1/parse\nwaybill retry now --execution run-1",
 	"retry cancel": "waybill retry cancel 01a22903-c22f-72ef-812a-e20f3ee053c3",
+
+	"config check":    "waybill config check waybill.yaml",
+	"config show":     "waybill config show\nwaybill config show --set > waybill.yaml",
+	"config diff":     "waybill config diff waybill.yaml",
+	"config apply":    "waybill config apply waybill.yaml\necho 'subscriber_retention_ms: 60000' | waybill config apply -",
+	"config history":  "waybill config history",
+	"config rollback": "waybill config rollback 57",
+	"config schema":   "waybill config schema > waybill.schema.json",
 
 	"stats":               "waybill stats\nwaybill stats --watch --interval 1s",
 	"reconcile":           "waybill reconcile",

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -32,15 +33,24 @@ func (c *natsCmd) Run(a *app) error {
 	}
 	s, err := natsserver.Start(a.ctx, natsserver.Options{
 		DataDir: c.Data, Host: host, Port: cmp.Or(port, -1),
-		SyncInterval: time.Duration(sync), AcceptLoss: c.AcceptLoss, Logger: a.log(c.LogLevel),
+		SyncInterval: time.Duration(sync), AcceptLoss: c.AcceptLoss, WholeDisk: true, Logger: a.log(c.LogLevel),
 	})
 	if err != nil {
 		return started(a, "nats", err)
 	}
+	if err := s.TellSpace(); err != nil {
+		return errors.Join(err, stopNATS(s))
+	}
 	a.sayf("NATS is up: %s, data in %s", s.URL(), c.Data)
 	a.sayf("%s; now start the services: waybill-registry, waybill-retry, waybill-dlq, waybill-router and waybill-gateway, each with --nats %s", sync, s.URL())
-	<-a.ctx.Done()
+	if err := s.Watch(a.ctx.Done()); err != nil {
+		return errors.Join(err, stopNATS(s))
+	}
 	a.hintf("stopping; a second signal ends it at once")
+	return stopNATS(s)
+}
+
+func stopNATS(s *natsserver.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), natsStop)
 	defer cancel()
 	return s.Stop(ctx)

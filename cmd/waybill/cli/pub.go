@@ -66,7 +66,7 @@ func (s *pubSchedule) due() time.Time {
 	return at
 }
 
-func (c *publishing) publish(a *app, to client.Destination) (*client.Receipt, error) {
+func (c *publishing) publish(a *app, to client.Destination, more ...client.PublishOption) (*client.Receipt, error) {
 	data, err := payload(a, c.Payload)
 	if err != nil {
 		return nil, err
@@ -75,12 +75,12 @@ func (c *publishing) publish(a *app, to client.Destination) (*client.Receipt, er
 	if err != nil {
 		return nil, err
 	}
-	cl, err := a.client()
+	cl, err := a.client(client.Name("cli/" + whoAsks()))
 	if err != nil {
 		return nil, err
 	}
 	defer cl.Close(context.WithoutCancel(a.ctx)) //nolint:errcheck // everything is answered
-	return cl.Publish(a.ctx, to, data, opts...)
+	return cl.Publish(a.ctx, to, data, append(opts, more...)...)
 }
 
 func (c *publishing) options() ([]client.PublishOption, error) {

@@ -15,7 +15,10 @@ import (
 )
 
 type queueCmd struct {
-	Ls queueLsCmd `cmd:"" help:"List the queues with what is in them."`
+	Ls     queueLsCmd     `cmd:"" help:"List the queues with what is in them."`
+	Define queueDefineCmd `cmd:"" help:"Define a named queue, for jobs, or change it; returns when the definition is stored and in force. What is not named is the default."`
+	Show   queueShowCmd   `cmd:"" help:"Show a named queue: how it is defined, and what it holds."`
+	Rm     queueRmCmd     `cmd:"" help:"Remove a named queue that holds no jobs."`
 }
 
 type queueLsCmd struct {

@@ -20,7 +20,7 @@ import (
 // Exit codes, as `waybill help` explains them.
 const (
 	ExitOK          = 0
-	ExitFailure     = 1 // anything not listed here; filter test: no match
+	ExitFailure     = 1 // anything not listed here; filter test: no match; config diff: a difference
 	ExitUsage       = 2 // the command line or the configuration is wrong (INVALID_ARGS, INVALID_FILTER)
 	ExitRefused     = 3 // the mesh refused, with a code
 	ExitUnreachable = 4 // no mesh, or a service of it, answers (UNAVAILABLE)
@@ -31,9 +31,9 @@ const (
 
 const description = `The mesh, and everything an operator asks of it.
 
-Commands other than up, nats, demo, filter and broker capabilities talk to a running mesh: --nats, or WAYBILL_NATS, says where.
+Commands other than up, nats, demo, filter, broker capabilities, config check and config schema talk to a running mesh: --nats, or WAYBILL_NATS, says where.
 
-Exit codes: 0 done; 1 failed (filter test: no match); 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
+Exit codes: 0 done; 1 failed (filter test: no match; config diff: a difference); 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
 
 type globals struct {
 	NATS string `name:"nats" default:"nats://127.0.0.1:4222" env:"WAYBILL_NATS" help:"Where the mesh's NATS is. Default nats://127.0.0.1:4222." placeholder:"URL"`
@@ -52,6 +52,8 @@ type commands struct {
 	Observe      observeCmd      `cmd:"" help:"Handle the messages of a topic from a durable queue, with retries."`
 	Filter       filterCmd       `cmd:"" help:"The filters of observers."`
 	Call         callCmd         `cmd:"" help:"Call a function and print what it returns."`
+	Enqueue      enqueueCmd      `cmd:"" help:"Leave a job for a function in a named queue; returns when it is stored."`
+	Serve        serveCmd        `cmd:"" help:"Serve a function, its calls and its jobs: print the inputs, or give each to a command."`
 	Queue        queueCmd        `cmd:"" help:"Queues and what is in them."`
 	Subscription subscriptionCmd `cmd:"" help:"Who works on what."`
 	Observer     observerCmd     `cmd:"" help:"The observers of topics: look at them, remove those that nobody is any more."`
@@ -59,6 +61,7 @@ type commands struct {
 	Execution    executionCmd    `cmd:"" help:"Executions: what is in them; close them, drop what is left."`
 	Retry        retryCmd        `cmd:"" help:"Messages that wait for their time: look at them, release them, cancel them."`
 	Webhook      webhookCmd      `cmd:"" help:"Handlers that are called over HTTP: define, list and remove them."`
+	Config       configCmd       `cmd:"" help:"The mesh's configuration: look at it, change it, take a change back."`
 	Stats        statsCmd        `cmd:"" help:"What the mesh has counted."`
 	Why          whyCmd          `cmd:"" help:"One message's life, in order: attempts, waits, dead letter, redrives, and where it is."`
 	Reconcile    reconcileCmd    `cmd:"" help:"Compare what the mesh has counted with what it holds; exit 1 if they differ, 4 if not all could be looked at."`

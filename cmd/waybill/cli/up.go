@@ -28,6 +28,7 @@ type upCmd struct {
 	ActivationTimeoutMs   *int64        `help:"Set the time limit of a delivery to an observer without one of its own, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
 	ObserverGraceMs       *int64        `help:"Set how long an observer's id is kept for a worker that is gone, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
 	SubscriberRetentionMs *int64        `help:"Set how long the queue of an observer that is gone receives its topic, in milliseconds. The mesh keeps it; 30000 where it was never set." placeholder:"MS"`
+	WebhookSecrets        string        `help:"Directory with the files that webhooks name for their secrets, which are then not stored in the mesh." placeholder:"DIR" type:"path"`
 	AcceptLoss            bool          `help:"Start on a damaged store without what cannot be read."`
 	LogLevel              slog.Level    `default:"warn" help:"Least level that is logged: debug, info, warn, error."`
 }
@@ -60,10 +61,12 @@ func (c *upCmd) Run(a *app) error {
 	return m.Err()
 }
 
+var errToldToStop = errors.New("told to stop before it was up")
+
 // started is why what a command starts is not up.
 func started(a *app, command string, err error) error {
 	if a.ctx.Err() != nil {
-		return errors.New("told to stop before it was up")
+		return errToldToStop
 	}
 	_, store := errors.AsType[*natsserver.StoreError](err)
 	_, log := errors.AsType[*ledger.DamageError](err)
@@ -93,6 +96,7 @@ func (c *upCmd) options(a *app) (up.Options, error) {
 	override(&o.Data, c.Data)
 	override(&o.Listen, c.Listen)
 	override(&o.HTTP, c.HTTP)
+	override(&o.WebhookSecrets, c.WebhookSecrets)
 	override(&o.Drain, c.DrainTimeout)
 	if c.DrainTimeout < 0 {
 		return o, protocol.Errorf(protocol.CodeInvalidArgs, "--drain-timeout is %v: it is above 0", c.DrainTimeout)

@@ -29,7 +29,8 @@ type webhookAddCmd struct {
 	BackoffMs   int64  `help:"Delay before the second call in milliseconds; it doubles. Default 1000." placeholder:"MS"`
 	TimeoutMs   int64  `help:"Time limit of one call in milliseconds. Default 30000." placeholder:"MS"`
 	FIFO        bool   `name:"fifo" help:"Handle the messages of a group in order, one at a time."`
-	Secret      string `help:"Sign calls with this: whsec_ and 24 to 64 bytes in base64. Default a random one, shown once." placeholder:"SECRET"`
+	Secret      string `help:"Sign calls with this: whsec_ and 24 to 64 bytes in base64. Default a random one, shown once." placeholder:"SECRET" xor:"secret"`
+	SecretFile  string `help:"Sign calls with what is in this file of each gateway's --webhook-secrets; no secret is stored then." placeholder:"NAME" xor:"secret"`
 	Replace     bool   `help:"Define a webhook that is there anew; it keeps its secret."`
 }
 
@@ -37,6 +38,7 @@ func (c *webhookAddCmd) Run(a *app) error {
 	q := protocol.WebhookSetRequest{Name: c.Name, Secret: c.Secret, Replace: c.Replace, WebhookSpec: protocol.WebhookSpec{
 		URL: c.URL, Topic: c.Topic, ObserverID: c.ID, Group: c.Group,
 		Concurrency: c.Concurrency, MaxRetries: c.MaxRetries, BackoffMs: c.BackoffMs, TimeoutMs: c.TimeoutMs,
+		SecretFile: c.SecretFile,
 	}}
 	if c.FIFO {
 		q.Type = protocol.TypeFIFO
@@ -127,12 +129,20 @@ func (c *webhookShowCmd) Run(a *app) error {
 			{"tries", strconv.Itoa(cmp.Or(w.MaxRetries, protocol.DefaultMaxRetries))},
 			{"backoff", milliseconds(cmp.Or(w.BackoffMs, protocol.DefaultBackoffMs))},
 			{"timeout", milliseconds(cmp.Or(w.TimeoutMs, protocol.DefaultWebhookTimeoutMs))},
-			{"type", string(cmp.Or(w.Type, protocol.TypeStandard))},
+			{"type", string(cmp.Or(w.Type, protocol.TypeStandard))}, {"secret", secretPlace(&w)},
 			{"made", ago(w.CreatedAt)}, {"changed", ago(w.UpdatedAt)}, {"revision", strconv.FormatUint(w.Revision, 10)},
 		} {
 			a.sayf("%-14s %s", line[0], printable(line[1]))
 		}
 	})
+}
+
+// secretPlace is where its secret is.
+func secretPlace(w *protocol.Webhook) string {
+	if w.SecretFile == "" {
+		return "stored in the mesh"
+	}
+	return "in the file " + w.SecretFile + " of each gateway"
 }
 
 type webhookRotateCmd struct {

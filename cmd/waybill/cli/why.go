@@ -46,6 +46,10 @@ func tell(a *app, s *operate.Story) {
 			a.sayf("  %-23s  %s", at, printable(line.text))
 		}
 	}
+	for _, one := range s.LeftOut {
+		a.sayf("%s\n  %-23s  %s", one.Queue, "when it was published", printable(fmt.Sprintf(
+			"left out by the filter of %s (%s): %s", one.Worker, one.WorkerID, short(string(one.Filters), 200))))
+	}
 	if len(s.Unseen) > 0 {
 		a.hintf("the logs of %s could not be looked at: something may be missing", strings.Join(s.Unseen, ", "))
 	}
@@ -58,7 +62,7 @@ type line struct {
 }
 
 func lines(l *operate.Life) []line {
-	published := "published, " + plural(int64(l.SizeBytes), "byte", "bytes")
+	published := "published" + by(l.Publisher) + ", " + plural(int64(l.SizeBytes), "byte", "bytes")
 	if l.Group != "" {
 		published += ", group " + l.Group
 	}
@@ -130,7 +134,7 @@ func inTrace(e *protocol.StoryEvent) string {
 func end(l *operate.Life) line {
 	switch {
 	case l.How != "":
-		return line{l.EndedAt, l.How}
+		return line{l.EndedAt, ended(l)}
 	case l.State == protocol.StateEnded && l.Dest != "":
 		return line{l.EndedAt, fmt.Sprintf("handed over to %s; what came after that is in no log any more", l.Dest)}
 	case l.State == protocol.StateEnded && l.EndedAt.IsZero():
@@ -139,6 +143,18 @@ func end(l *operate.Life) line {
 		return line{l.EndedAt, "ended"}
 	}
 	return line{text: state(l)}
+}
+
+// ended is how it ended, and at whose hands.
+func ended(l *operate.Life) string {
+	text := l.How
+	if l.Worker != "" || l.WorkerID != "" {
+		text += fmt.Sprintf(" at %s (%s), attempt %d", l.Worker, l.WorkerID, l.Attempt)
+	}
+	if l.TookMs > 0 {
+		text += " after " + milliseconds(l.TookMs)
+	}
+	return text
 }
 
 func state(l *operate.Life) string {

@@ -44,6 +44,9 @@ func (c *handling) run(a *app, doing string, subscribe subscribe) error {
 	ctx, enough := context.WithCancel(a.ctx)
 	defer enough()
 	w, err := subscribe(ctx, cl, counted(c.Count, c.handler(a), enough))
+	if a.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errToldToStop
+	}
 	if err != nil {
 		return errors.Join(err, cl.Close(a.ctx))
 	}

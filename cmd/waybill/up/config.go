@@ -16,6 +16,7 @@ import (
 //	data: waybill-data          # directory that holds everything
 //	listen: 127.0.0.1:4222      # NATS
 //	http: 127.0.0.1:8000        # health, readiness, metrics
+//	webhook_secrets: secrets    # directory with the files that webhooks name
 //	sync: always                # or the time between two fsyncs, such as 2m
 //	drain_timeout: 10s          # how long a shutdown may take
 //	max_payload: 1048576        # bytes of a message
@@ -46,6 +47,7 @@ func Keys(o *Options) []config.Key {
 		{Name: "data", Default: DefaultData, Check: config.NotEmpty, Doc: "Directory that holds everything.", Take: into(&o.Data)},
 		{Name: "listen", Default: DefaultListen, Check: address("listen"), Doc: "Where NATS listens.", Take: into(&o.Listen)},
 		{Name: "http", Default: DefaultHTTP, Check: address("http"), Doc: "Where HTTP is served.", Take: into(&o.HTTP)},
+		{Name: "webhook_secrets", Default: "", Check: config.NotEmpty, Doc: "Directory with the files that webhooks name for their secrets; none by default.", Take: into(&o.WebhookSecrets)},
 		{
 			Name: "sync", Default: "always", Doc: "When a publish is on disk: always (before it is answered), or the time between two fsyncs, such as 2m.",
 			Take: taking(func(value string) error { return o.Sync.UnmarshalText([]byte(value)) }),

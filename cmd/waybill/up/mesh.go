@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -27,7 +28,9 @@ type Mesh struct {
 	o       Options
 	nats    *natsserver.Server
 	gateway *gateway.Service
-	stop    mesh.Lifecycle
+	// inMemory: messages are in memory alone
+	inMemory bool
+	stop     mesh.Lifecycle
 
 	watching sync.WaitGroup
 	stopping chan struct{}
@@ -76,8 +79,27 @@ func (m *Mesh) start(ctx context.Context) error {
 		}
 		m.stop.Add(next.name, s.Stop)
 		m.watching.Go(func() { m.watch(next.name, s) })
+		if next.name == "registry" {
+			if err := m.configure(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return m.awaitReady(ctx)
+}
+
+// configure reads what the services are started with.
+func (m *Mesh) configure(ctx context.Context) error {
+	o := m.inside()
+	o.Name = "waybill-up"
+	nc, err := mesh.Connect(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	stored, err := mesh.Request[protocol.StoredConfig](ctx, nc, protocol.SubjectConfig, protocol.ConfigRequest{})
+	m.inMemory = config.BuiltinOf(stored.Config.Adapter).InMemory()
+	return err
 }
 
 // services is how many say that they are ready.
@@ -137,8 +159,12 @@ func (m *Mesh) startNATS(ctx context.Context) error {
 	if port == 0 {
 		port = -1 // any free one
 	}
+	store, err := m.storeDir()
+	if err != nil {
+		return err
+	}
 	m.nats, err = natsserver.Start(ctx, natsserver.Options{
-		DataDir: m.o.Data, Host: host, Port: port,
+		DataDir: m.o.Data, StoreDir: store, Host: host, Port: port,
 		SyncInterval: time.Duration(m.o.Sync), AcceptLoss: m.o.AcceptLoss, WholeDisk: true, Logger: m.o.Logger,
 	})
 	if err != nil {
@@ -167,25 +193,25 @@ func (m *Mesh) registry() (service, error) {
 }
 
 func (m *Mesh) retry() (service, error) {
-	return retry.New(retry.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss, Slack: m.slack()})
+	return retry.New(retry.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss, Slack: m.slack(), InMemory: m.inMemory})
 }
 
 func (m *Mesh) dlq() (service, error) {
-	return dlq.New(dlq.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss, Slack: m.slack()})
+	return dlq.New(dlq.Options{Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss, Slack: m.slack(), InMemory: m.inMemory})
 }
 
 func (m *Mesh) router() (service, error) {
 	return router.New(router.Options{
 		Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss,
 		Durability: m.o.Sync.durability(), Limits: m.o.Limits, MaxPayload: m.o.MaxPayload,
-		Space: m.nats.Space, Slack: m.slack(),
+		Space: m.nats.Space, Slack: m.slack(), InMemory: m.inMemory,
 		// What is left of the time is for committing and for the others.
 		Drain: m.o.Drain * 3 / 4,
 	})
 }
 
 func (m *Mesh) http() (service, error) {
-	s, err := gateway.New(gateway.Options{Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, Listen: m.o.HTTP, Drain: m.o.Drain / 4})
+	s, err := gateway.New(gateway.Options{Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, Listen: m.o.HTTP, WebhookSecrets: m.o.WebhookSecrets, Drain: m.o.Drain / 4})
 	m.gateway = s
 	return s, err
 }
@@ -245,7 +271,12 @@ func (m *Mesh) HTTP() string { return "http://" + m.gateway.Address() }
 func (m *Mesh) Data() string { return m.o.Data }
 
 // Durability says for people what holds when a publish is answered.
-func (m *Mesh) Durability() string { return m.o.Sync.String() }
+func (m *Mesh) Durability() string {
+	if m.inMemory {
+		return "publishes are in memory alone: what is not handled when this process ends is lost"
+	}
+	return m.o.Sync.String()
+}
 
 // Listen is the address NATS listens on, as Options.Listen takes it.
 func (m *Mesh) Listen() string {

@@ -31,6 +31,8 @@ type Options struct {
 	// one. Defaults DefaultListen, DefaultHTTP. Only loopback is allowed.
 	Listen string
 	HTTP   string
+	// WebhookSecrets is as in gateway.Options.
+	WebhookSecrets string
 	// Sync says when what is answered is on the disk.
 	Sync Sync
 	// Limits bound what may be published; default none.

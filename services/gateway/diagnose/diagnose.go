@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -98,6 +99,21 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	r.tidy(context.WithoutCancel(ctx))
 	report := &Report{Lines: lines(subjects, probes), TookMs: ms(time.Since(began))}
 	report.OK = allOK(report.Lines)
+	return report, nil
+}
+
+// Known is what Run would try, untried.
+func Known(ctx context.Context, nc *nats.Conn) (*Report, error) {
+	subjects, err := find(ctx, nc)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Lines: lines(subjects, nil)}
+	for i, s := range subjects {
+		for _, lane := range s.lanes {
+			report.Lines[i].Lanes = append(report.Lines[i].Lanes, ledger.Name("router", lane))
+		}
+	}
 	return report, nil
 }
 

@@ -1,6 +1,7 @@
 """A worker whose handlers do what the messages say, for the tests."""
 
 import asyncio
+import collections
 import json
 import os
 import signal
@@ -14,6 +15,9 @@ def tell(**event):
     print(json.dumps(event), flush=True)
 
 
+calls = collections.Counter()  # of handlers, by the message's name
+
+
 async def obey(mesh, delivery):
     order = json.loads(delivery.data)
     told = {"name": order["name"], "attempt": delivery.attempt, "id": delivery.id}
@@ -21,6 +25,9 @@ async def obey(mesh, delivery):
     match order["do"]:
         case "fail" if delivery.attempt <= order["times"]:
             raise OSError("no luck")
+        case "incomplete" if calls[order["name"]] < order["times"]:
+            calls[order["name"]] += 1
+            raise waybill.Incomplete(order["outcome"], "not yet")
         case "reject":
             raise waybill.Reject("never")
         case "late":
@@ -40,7 +47,16 @@ async def obey(mesh, delivery):
                 told.update(message_id=answer["message_id"], duplicate=answer.get("duplicate", False))
             except waybill.WaybillError as e:
                 told.update(code=e.code)
-    tell(event="end", **told)
+        case "enqueue":
+            changed = await mesh.define(order["route"], max_retries=2, backoff_ms=20)
+            work = {"do": "fail", "name": "inner", "times": 1}
+            answer = await mesh.enqueue(order["route"], "driver::obey", work, namespace=order["execution"], receipt="r-1")
+            told.update(message_id=answer["message_id"], duplicate=not changed)
+        case "call":
+            told.update(await mesh.call("driver::obey", {"do": "answer", "name": "called"}, namespace=order["execution"]))
+        case "answer":
+            return {"header": "answered"}
+    tell(event="end", receipt=delivery.headers.get("Waybill-Receipt", ""), **told)
 
 
 async def main():
@@ -50,6 +66,7 @@ async def main():
     mesh.work(options["execution"], "jobs", handler, max_retries=3, backoff_ms=20, concurrency=8)
     mesh.work(options["execution"], "hasty", handler, max_retries=3, backoff_ms=20, timeout_ms=300)
     mesh.observe(options["topic"], handler, observer_id=options["observer"], max_retries=2, backoff_ms=20)
+    mesh.serve("driver::obey", handler, namespace=options["execution"], concurrency=8)
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     try:

@@ -16,8 +16,9 @@ var version = "dev" // set by the build
 
 type flags struct {
 	daemon.Flags
-	HTTP    string           `name:"http" default:"127.0.0.1:8000" help:"Address to serve HTTP on; port 0 is any free one." placeholder:"HOST:PORT"`
-	Version kong.VersionFlag `help:"Print the version."`
+	HTTP           string           `name:"http" default:"127.0.0.1:8000" help:"Address to serve HTTP on; port 0 is any free one." placeholder:"HOST:PORT"`
+	WebhookSecrets string           `help:"Directory with the files that webhooks name for their secrets, which are then not stored in the mesh." placeholder:"DIR" type:"path"`
+	Version        kong.VersionFlag `help:"Print the version."`
 }
 
 func main() {
@@ -29,6 +30,6 @@ func main() {
 func (f *flags) service(log *slog.Logger) (daemon.Service, error) {
 	return gateway.New(gateway.Options{
 		Mesh: f.Connect(), Instance: f.Name, Version: version, Logger: log,
-		Listen: f.HTTP,
+		Listen: f.HTTP, WebhookSecrets: f.WebhookSecrets,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -141,6 +142,7 @@ func (s *suite) jobDefined() {
 			s.Errorf("a queue called %q: %v, want %s", name, refused, code)
 		}
 	}
+	equal(s, "policy", ask[protocol.Policy](s, protocol.SubjectPolicy, protocol.PolicyRequest{Queue: scope.JobsQueue(s.execution)}).MaxRetries, 4)
 	page := ask[protocol.DefinitionsPage](s, protocol.SubjectDefinitions, protocol.DefinitionsRequest{Queue: s.execution})
 	want := protocol.DefaultQueueDefinition()
 	want.MaxRetries, want.MaxPriority = 4, 5
@@ -328,6 +330,26 @@ func (s *suite) jobTimeout() {
 	equal(s, "function", d.Header.Get(protocol.HeaderFunction), "f")
 	d.end(protocol.Failed)
 	s.awaitDone(1)
+}
+
+// jobBudget: three tries, the second a second after the first, if the definition
+// says nothing else.
+func (s *suite) jobBudget() {
+	s.define(`{}`)
+	w := s.server("f")
+	s.enqueue("f", "{}")
+	var failed time.Time
+	for attempt, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
+		d := w.next()
+		equal(s, "attempt", d.attempt(), attempt+1)
+		if waited := d.arrived.Sub(failed); attempt > 0 && waited < wait {
+			s.Errorf("attempt %d came after %v, before its %v", attempt+1, waited, wait)
+		}
+		failed = time.Now()
+		d.end(protocol.Failed)
+	}
+	q := s.awaitDone(1)
+	equal(s, "failed", q.Counters[protocol.CountFailed], 3)
 }
 
 // jobPriority: the higher first, by the data.

@@ -128,6 +128,7 @@ var together = []testCase{
 	{"JobConcurrency", (*suite).jobConcurrency},
 	{"JobOrder", (*suite).jobOrder},
 	{"JobTimeout", (*suite).jobTimeout},
+	{"JobBudget", (*suite).jobBudget},
 	{"JobPriority", (*suite).jobPriority},
 	{"JobNamespaces", (*suite).jobNamespaces},
 	{"JobQueueRemoved", (*suite).jobQueueRemoved},
