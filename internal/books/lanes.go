@@ -38,6 +38,15 @@ func (l *Lanes) Learn(ctx context.Context, js jetstream.JetStream) error {
 // Known says whether Of can answer.
 func (l *Lanes) Known() bool { return l.total.Load() > 0 }
 
+// All are the ledgers of all lanes, none before their number is known.
+func (l *Lanes) All() []string {
+	all := make([]string, l.total.Load())
+	for i := range all {
+		all[i] = ledger.Name("router", i)
+	}
+	return all
+}
+
 // Of is the ledger of the queue's lane; Known must be true.
 func (l *Lanes) Of(queue string) string {
 	return ledger.Name("router", ledger.Of(queue, int(l.total.Load())))

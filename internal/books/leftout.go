@@ -41,6 +41,7 @@ func leftOut(ctx context.Context, conn *nats.Conn, found []*ledger.Trail) []prot
 			s := &page.Subscriptions[i]
 			f, err := filter.Compile(s.Filters)
 			switch {
+			case s.Topic != topic: // a registry of an earlier version lists all
 			case reached[s.Queue] || s.Since.UnixNano() > message.PublishedAt:
 			case len(s.Filters) == 0, err != nil, f.Match(payload):
 				wanted[s.Queue] = true

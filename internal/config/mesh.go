@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"net/url"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -34,7 +35,7 @@ func Keys() []Key {
 	return []Key{
 		{
 			Name: "adapter", Kind: Choice, Default: AdapterBuiltin, Doc: "Where messages are kept.",
-			Choices: map[string][]Key{AdapterBuiltin: builtinKeys()},
+			Choices: map[string][]Key{AdapterBuiltin: builtinKeys(), AdapterRabbitMQ: rabbitKeys()},
 			Aliases: map[string]string{StoreMemory: AdapterBuiltin, StoreFile: AdapterBuiltin},
 			Warn:    oldNames,
 		},
@@ -65,6 +66,47 @@ func builtinKeys() []Key {
 			Name: "save_interval_ms", Kind: Number, Default: int64(5000), Least: 1, Most: maxMillis, Doc: "Accepted: there is no snapshot, the log is its own.",
 			Warn: always("it has no effect: each publish is stored as it comes, and the log is compacted by its size"),
 		},
+	}
+}
+
+func rabbitKeys() []Key {
+	return []Key{
+		{Name: "amqp_url", Default: DefaultAMQPURL, Check: amqpURL, Doc: "Where RabbitMQ is."},
+		{Name: "prefix", Default: scope.DefaultAMQPPrefix, Check: scope.CheckQueue, Doc: "What the names of observers' and groups' queues, of named queues and of exchanges begin with."},
+		{
+			Name: "max_attempts", Kind: Number, Default: int64(protocol.DefaultMaxRetries), Least: 1, Most: protocol.MaxMaxRetries, Doc: "Accepted: the tries of a message are its subscription's max_retries.",
+			Warn: unless(int64(protocol.DefaultMaxRetries), "it has no effect: a subscription's max_retries counts on every broker, by default 3"),
+		},
+		{
+			Name: "prefetch_count", Kind: Number, Default: int64(10), Least: 1, Most: math.MaxUint16, Doc: "Accepted: as many messages are taken as consumers have room for.",
+			Warn: unless(int64(10), "it has no effect: as many messages are taken as the concurrency of their consumers allows"),
+		},
+		{
+			Name: "queue_mode", Default: string(protocol.TypeStandard), Doc: "Accepted: a subscription's type says whether its queue is fifo.",
+			Warn: unless(string(protocol.TypeStandard), "it has no effect: standard is used, and a subscription that asks for fifo has it"),
+		},
+		{Name: "priority_field", Doc: "Accepted: the priority of a message is its header Waybill-Priority.", Warn: always("it has no effect: publish with the header Waybill-Priority")},
+	}
+}
+
+// DefaultAMQPURL is where RabbitMQ is by default.
+const DefaultAMQPURL = "amqp://localhost:5672"
+
+func amqpURL(text string) error {
+	at, err := url.Parse(text)
+	if err != nil || at.Host == "" || at.Scheme != "amqp" && at.Scheme != "amqps" {
+		return fmt.Errorf("it is an address such as %s", DefaultAMQPURL)
+	}
+	return nil
+}
+
+// unless warns of any value but the default.
+func unless(value any, text string) func(any) string {
+	return func(given any) string {
+		if given == value {
+			return ""
+		}
+		return text
 	}
 }
 

@@ -76,7 +76,7 @@ func (l *Ledger) take(b *batchOf, it *item, o *offer) {
 		o.refuse(it.number, protocol.Errorf(protocol.CodeLimitExceeded, "%d is too far ahead of %d", it.number, low))
 		return
 	}
-	it.message.Story, it.meta.Story = joinStories(it.message.Story, it.meta.Story), nil
+	it.message.Story, it.meta.Story = JoinStories(it.message.Story, it.meta.Story), nil
 	if err := l.owner.Incoming(it.message, &it.meta); err != nil {
 		o.refuse(it.number, protocol.AsError(err))
 		return

@@ -56,7 +56,7 @@ func (m *Meta) Tell(e Event) {
 // StoryOf is all that is kept of what happened to a message, oldest first, and
 // how many older events are not. What cannot be read is not in it.
 func StoryOf(m *Message, meta *Meta) (events []Event, leftOut uint64) {
-	return decodeStory(joinStories(m.Story, meta.Story))
+	return decodeStory(JoinStories(m.Story, meta.Story))
 }
 
 // LastEvent is the newest event of a message, if there is any.
@@ -78,8 +78,9 @@ func LastEvent(m *Message, meta *Meta) (Event, bool) {
 	return e, err == nil
 }
 
-// joinStories is a story and what followed it. Neither is changed.
-func joinStories(first, then []byte) []byte {
+// JoinStories is a story and what followed it, for who keeps a message that
+// leaves the ledger elsewhere. Neither is changed.
+func JoinStories(first, then []byte) []byte {
 	switch {
 	case len(then) == 0:
 		return first

@@ -51,5 +51,6 @@ const (
 	ReasonVanished   Reason = "vanished"   // its workers vanished MaxVanished times
 	ReasonIncomplete Reason = "incomplete" // MaxVanished answers that were no outcome
 	ReasonDiverted   Reason = "diverted"   // one before it in its group was dead-lettered, see DeadLetterDivert
+	ReasonBroker     Reason = "broker"     // the broker gave it up, by a limit or policy of its own
 	ReasonGone       Reason = "gone"       // redriven to a listener that is not there any more
 )

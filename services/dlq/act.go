@@ -106,6 +106,12 @@ func (s *Service) act(ctx context.Context, what string, q protocol.DeadActReques
 	}
 	ctx, span := s.tracer.Act(ctx, what)
 	done, err := books.Act(ctx, s.host, askAct, first)
+	if err == nil {
+		var far protocol.DeadActReply
+		far, err = s.actFar(ctx, what, q)
+		done.Count += far.Count
+		done.Refused += far.Refused
+	}
 	tracing.EndAct(span, done.Count, err)
 	if err == nil && done.Count == 0 && done.Refused > 0 {
 		err = protocol.Errorf(protocol.CodeExecutionClosed, "%d dead letters are of executions that are closed, and stay: let those take messages again first (waybill execution reopen)", done.Refused)

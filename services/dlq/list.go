@@ -26,6 +26,7 @@ const (
 type place struct {
 	head
 	ledger int
+	far    *protocol.DeadLetter // of a broker instead
 }
 
 // list reads one page of letters over all ledgers, in order of their last
@@ -39,6 +40,12 @@ func (s *Service) list(ctx context.Context, q protocol.DeadListRequest) (protoco
 			"offset %d, limit %d: an offset is at least 0, a limit at most %d", q.Offset, q.Limit, maxLimit)
 	}
 	q.Limit = cmp.Or(q.Limit, defaultLimit)
+	switch far, err := s.readFar(ctx, q, 0); {
+	case err != nil:
+		return protocol.DeadPage{}, err
+	case far.total > 0:
+		return s.listBoth(ctx, q)
+	}
 	places, total, err := s.places(ctx, q)
 	if err != nil {
 		return protocol.DeadPage{}, err
@@ -124,7 +131,9 @@ func bounds(replies []headsReply) (first, last int64) {
 func (s *Service) letters(ctx context.Context, places []place, payloads bool) ([]protocol.DeadLetter, error) {
 	keys := make([][]ledger.Key, s.host.Total())
 	for _, p := range places {
-		keys[p.ledger] = append(keys[p.ledger], p.Key)
+		if p.far == nil {
+			keys[p.ledger] = append(keys[p.ledger], p.Key)
+		}
 	}
 	read := make([]readReply, len(keys))
 	group, ctx := errgroup.WithContext(ctx)
@@ -149,12 +158,15 @@ func merge(places []place, read []readReply) []protocol.DeadLetter {
 	page := []protocol.DeadLetter{}
 	room := pageBytes
 	for _, p := range places {
-		row := &read[p.ledger]
-		if len(row.Letters) == 0 {
-			return page
+		letter := p.far
+		if letter == nil {
+			row := &read[p.ledger]
+			if len(row.Letters) == 0 {
+				return page
+			}
+			letter = row.Letters[0]
+			row.Letters = row.Letters[1:]
 		}
-		letter := row.Letters[0]
-		row.Letters = row.Letters[1:]
 		if letter == nil {
 			continue
 		}

@@ -78,6 +78,13 @@ func (s *Service) show(ctx context.Context, q protocol.DeadShowRequest) (protoco
 		return protocol.DeadLetter{}, err
 	}
 	replies = slices.DeleteFunc(replies, func(r showReply) bool { return r.Letter == nil })
+	far, err := s.showFar(ctx, q.MessageID)
+	if err != nil && len(replies) == 0 {
+		return protocol.DeadLetter{}, err
+	}
+	for i := range far {
+		replies = append(replies, showReply{Letter: &far[i]})
+	}
 	if len(replies) == 0 {
 		return protocol.DeadLetter{}, unknown(q.MessageID)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -55,6 +54,7 @@ type bindings struct {
 	// Notes are committed in the order they are staged.
 	staged, committed uint64
 	waiting           []waiter
+	binding           int // queues that are being bound to their topics on a broker
 }
 
 // leaving is a listener's queue that is forgotten once it is empty.
@@ -92,9 +92,10 @@ func (l *lane) openBindings() {
 			continue
 		}
 		l.join(q)
-		if q.bound.DetachedAt.IsZero() {
+		switch {
+		case q.bound.DetachedAt.IsZero():
 			b.missing[q] = struct{}{}
-		} else {
+		case !q.isRemote():
 			b.retain(q)
 		}
 	}
@@ -150,7 +151,7 @@ func (l *lane) unattended(q *queue) {
 		return
 	}
 	l.unbind(q)
-	for e := range l.ledger.EntriesIn(func(at *ledger.Queue) bool { return at == q.ledger }) {
+	for e := range l.entriesOf(q) {
 		l.drop(e)
 	}
 	l.forgetLater(q)
@@ -164,6 +165,7 @@ func (l *lane) unbind(q *queue) {
 		l.part(q)
 	}
 	q.bound = nil
+	l.unbindRemote(q)
 	l.noteBinding(q)
 }
 
@@ -171,6 +173,10 @@ func (l *lane) unbind(q *queue) {
 func (l *lane) detach(q *queue) {
 	settings := l.s.setting()
 	q.bound.DetachedAt = time.Unix(0, l.wall).UTC()
+	if q.isRemote() { // it stays bound until an operator forgets it
+		l.noteBinding(q)
+		return
+	}
 	q.bound.Until = q.bound.DetachedAt.Add(settings.SubscriberRetention())
 	if settings.SubscriberRetentionMs == 0 {
 		l.endRetention(q)
@@ -333,7 +339,7 @@ func (b *bindings) noted() {
 
 func (b *bindings) answerReady() {
 	n := 0
-	for n < len(b.waiting) && b.waiting[n].number <= b.committed {
+	for b.binding == 0 && n < len(b.waiting) && b.waiting[n].number <= b.committed {
 		b.waiting[n].answer(nil)
 		n++
 	}

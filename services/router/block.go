@@ -36,6 +36,7 @@ type block struct {
 	// the dead letters. step counts the changes of both.
 	here, moving bool
 	step         uint64
+	asking       bool // it is being looked for on a broker
 }
 
 // asked is a block as it was when the dlq service was asked of it.
@@ -158,7 +159,7 @@ func (b *blocks) tick(l *lane) {
 	b.asked = b.asked[:0]
 	var q protocol.DeadPresentRequest
 	for name, x := range b.all {
-		if x.here || x.moving {
+		if x.here || x.moving || l.askFar(name, x) {
 			continue
 		}
 		b.asked = append(b.asked, asked{name, x.step})

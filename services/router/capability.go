@@ -3,6 +3,7 @@ package router
 import (
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/builtin"
+	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
 // KnownBroker is a broker that routers of this build can use.
@@ -15,5 +16,6 @@ type KnownBroker struct {
 func KnownBrokers() []KnownBroker {
 	return []KnownBroker{
 		{builtin.Name, builtin.Capabilities.List()},
+		{rabbitmq.Name, rabbitmq.Capabilities.List()},
 	}
 }

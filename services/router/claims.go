@@ -156,7 +156,7 @@ func (l *lane) claimed(id string, asked int64, m *nats.Msg) {
 // awaits says whether the outcome of the token's delivery is not known yet.
 // Workers tell again and again what they have finished.
 func (l *lane) awaits(t token) bool {
-	e := l.ledger.Entry(t.key)
+	e := l.entry(t.key)
 	if e == nil || e.Decided || e.Slot == settled || t != l.tokenOf(e) {
 		return false
 	}
@@ -167,7 +167,7 @@ func (l *lane) awaits(t token) bool {
 // resumed notes that w runs a delivery of an earlier owner. Its time limit
 // begins again: when it began is not known.
 func (l *lane) resumed(w *worker, t token) {
-	e := l.ledger.Entry(t.key)
+	e := l.entry(t.key)
 	if e == nil || e.Decided || t != l.tokenOf(e) {
 		return
 	}

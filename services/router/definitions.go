@@ -219,7 +219,11 @@ func (o *openLane) define(ctx context.Context, q protocol.LaneDefinition) (proto
 	if !q.Check {
 		o.s.definitions.take(q.Queue, definition{config: q.Config, revision: q.Revision})
 	}
-	return ask(ctx, o, func(l *lane) protocol.LaneDefined { return l.defined(&q) })
+	told, err := ask(ctx, o, func(l *lane) protocol.LaneDefined { return l.defined(&q) })
+	if err == nil {
+		err = o.definedFar(ctx, &q, &told)
+	}
+	return told, err
 }
 
 // defined answers how many jobs of a queue the lane has, once those are

@@ -331,15 +331,15 @@ func (l *lane) follow(w *worker, since time.Time, frames string, subs []protocol
 		c.frames = frames
 		now[sub.ID] = c
 		c.q.attach(c)
+		c.q.demand()
 		l.attended(c.q)
 		l.tuned(c.q)
-		c.q.store.Window(c.q.name, c.q.window())
 		l.wake(c.q)
 	}
 	for id, c := range before {
 		if now[id] != c {
 			c.q.detach(c)
-			c.q.store.Window(c.q.name, c.q.window())
+			c.q.demand()
 			l.unattended(c.q)
 		}
 	}

@@ -132,7 +132,7 @@ func (l *lane) body(q *queue, e *broker.Entry) *broker.Message {
 	case place:
 		return nil
 	}
-	if m := q.store.Message(e); m != nil {
+	if m := l.storeOf(e).Message(e); m != nil {
 		return m
 	}
 	l.readAhead(q)
@@ -147,7 +147,7 @@ func (l *lane) readAhead(q *queue) {
 	looked := 0
 	q.ahead(func(e *broker.Entry) bool {
 		looked++
-		if e.Slot != nil || q.store.Message(e) != nil {
+		if e.Slot != nil || l.storeOf(e).Message(e) != nil {
 			return looked < lookAhead
 		}
 		room -= int(e.Size)
@@ -163,7 +163,7 @@ func (l *lane) readAhead(q *queue) {
 		return
 	}
 	q.reading += len(batch)
-	q.store.Load(batch)
+	l.store.Load(batch)
 }
 
 // Read takes a body that was read. A damaged one stays where it is: it is

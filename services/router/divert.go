@@ -59,18 +59,18 @@ func (l *lane) divert(q *queue, e *broker.Entry, meta broker.Meta) bool {
 	}
 	done := l.giveUp(e, meta)
 	if done {
-		l.followLetter(q, behind, fmt.Sprintf("%s, before it in its group, was dead-lettered: %s", e.ID, meta.Reason))
+		l.followLetter(behind, fmt.Sprintf("%s, before it in its group, was dead-lettered: %s", e.ID, meta.Reason))
 	}
 	l.diverted(key)
 	return done
 }
 
 // followLetter dead-letters entries because of another's end.
-func (l *lane) followLetter(q *queue, entries []*broker.Entry, why string) {
+func (l *lane) followLetter(entries []*broker.Entry, why string) {
 	for _, e := range entries {
 		l.unplace(e)
 		e.Slot = settled
-		meta := q.store.Meta(e)
+		meta := l.storeOf(e).Meta(e)
 		meta.Reason, meta.Error, meta.LastFailure, meta.Due = protocol.ReasonDiverted, why, l.wall, 0
 		if meta.FirstFailure == 0 {
 			meta.FirstFailure = l.wall
@@ -108,7 +108,7 @@ func (l *lane) endDiversions() bool {
 		group, err := strconv.ParseUint(rest[:16], 16, 64)
 		if letter := l.ledger.Entry(d.letter); err == nil && (letter == nil || letter.Decided) {
 			q := l.queue(rest[16:])
-			l.followLetter(q, q.upTo(group, d), "a message before it in its group was dead-lettered")
+			l.followLetter(q.upTo(group, d), "a message before it in its group was dead-lettered")
 		}
 		l.diverted(key)
 	}

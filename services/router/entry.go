@@ -14,7 +14,7 @@ func (o *openLane) entry(ctx context.Context, q protocol.EntryRequest) (protocol
 }
 
 func (l *lane) stateOf(key ledger.Key) protocol.EntryState {
-	e := l.ledger.Entry(key)
+	e := l.entry(key)
 	if e == nil {
 		return protocol.EntryState{}
 	}

@@ -19,9 +19,10 @@ import (
 // recorded is dropped when that is known.
 func (l *lane) Purge(execution string) {
 	of := func(q *ledger.Queue) bool { return closing.ExecutionOf(q.Name) == execution }
-	for e := range l.ledger.EntriesIn(of) {
+	for e := range l.entriesIn(of) {
 		l.drop(e)
 	}
+	l.purgeRemotes(execution)
 }
 
 // drop discards an entry of a purged execution, or of a queue that has ended,
@@ -56,6 +57,9 @@ func (l *lane) Forget(name string) bool {
 	if q == nil {
 		return true
 	}
+	if l.emptying(name) {
+		return false
+	}
 	if len(q.consumers) > 0 || q.inflight+q.judging > 0 || q.staged > 0 || q.moving > 0 || q.listed || q.counts != nil {
 		return false
 	}
@@ -75,6 +79,10 @@ func (o *openLane) tell(ctx context.Context, q protocol.CloseRequest) (protocol.
 		err := l.closed.Tell(q, func(r protocol.CloseReply) { answers <- closeAnswer{reply: r} })
 		if err != nil {
 			answers <- closeAnswer{err: err}
+			return
+		}
+		if q.State == protocol.ExecutionPurged && len(l.remotes) > 0 {
+			l.Purge(q.Execution) // also where the ledger holds nothing
 		}
 	}))
 	if !sent {
@@ -82,6 +90,9 @@ func (o *openLane) tell(ctx context.Context, q protocol.CloseRequest) (protocol.
 	}
 	select {
 	case a := <-answers:
+		if a.err == nil {
+			a.err = o.addFar(ctx, q.Execution, &a.reply)
+		}
 		return a.reply, a.err
 	case <-o.running.Done():
 		return protocol.CloseReply{}, errMoving

@@ -91,7 +91,7 @@ func (l *lane) address(t *topic, p *publication) []broker.Copy {
 	d := l.document.Input(p.message.Body)
 	l.copies = l.copies[:0]
 	for i, q := range t.queues {
-		if p.due == 0 && l.everyone && !q.wants(d) {
+		if p.due == 0 && l.everyone && !q.isRemote() && !q.wants(d) {
 			if p.leftOut == nil {
 				p.to = slices.Clone(t.queues[:i])
 			}

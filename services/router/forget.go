@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -59,11 +58,12 @@ func (l *lane) end(name string) (protocol.ForgetReply, error) {
 	if q.bound != nil {
 		l.unbind(q)
 	}
-	for e := range l.ledger.EntriesIn(func(at *ledger.Queue) bool { return at == q.ledger }) {
+	for e := range l.entriesOf(q) {
 		if l.drop(e) {
 			reply.Discarded++
 		}
 	}
+	l.forgetRemote(q.name)
 	if q.ledger != nil {
 		reply.Left = q.ledger.Live
 	}

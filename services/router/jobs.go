@@ -66,7 +66,7 @@ func (l *lane) define(name string, config *protocol.QueueDefinition) {
 		served := protocol.DeclaredFunction{FunctionSpec: c.line.function, Concurrency: c.asked}
 		c.update(c.since, q.jobs.subscription(c.worker, c.Subscription.ID, c.Deliver, &served))
 	}
-	q.store.Window(q.name, q.window())
+	q.demand()
 	l.wake(q)
 }
 
@@ -139,7 +139,7 @@ func (l *lane) deliverJob(q *queue) bool {
 	if n, c := j.aside(l.now); n != nil && !before(first, n.peek(), &q.ready) {
 		return l.deliverAside(q, n, c)
 	}
-	if first == nil || j.waiting() >= maxAside || len(l.serving) == 0 && q.store.Message(first) == nil {
+	if first == nil || j.waiting() >= maxAside || len(l.serving) == 0 && l.storeOf(first).Message(first) == nil {
 		return false // what nobody can take is not read for that
 	}
 	m := l.body(q, first)

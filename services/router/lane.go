@@ -23,10 +23,11 @@ type lane struct {
 	slot  *slot
 	reply string // what its deliveries' reply subjects begin with
 
-	ledger *ledger.Ledger
-	store  *builtin.Store
-	seal   seal
-	epoch  string
+	ledger  *ledger.Ledger
+	store   *builtin.Store
+	remotes []remote // in the order of Service.brokers
+	seal    seal
+	epoch   string
 
 	now  int64 // Service.clock: monotonic, for time limits
 	wall int64 // ns since the epoch, for due times
@@ -110,6 +111,7 @@ func newLane(s *Service, at *slot) *lane {
 // Opened takes over what the ledger holds.
 func (l *lane) Opened(led *ledger.Ledger) {
 	l.ledger, l.store = led, l.s.builtin.Open(led, l)
+	l.attachRemotes()
 	l.seal = newSeal(led.Secret())
 	l.epoch = strconv.FormatUint(led.Epoch(), 10)
 	l.setTime(time.Now())
@@ -153,6 +155,10 @@ func (l *lane) Handle(events []event) {
 func (l *lane) Committed(c *ledger.Commit) {
 	if _, ok := c.Tag.(bound); ok {
 		l.bindings.noted()
+		return
+	}
+	if noted, ok := c.Tag.(broker.Noted); ok {
+		noted.Noted()
 		return
 	}
 	if !l.closed.Committed(c.Tag) {
@@ -231,6 +237,7 @@ func (l *lane) Closed(_ error, tags []any) {
 		}
 	}
 	l.bindings.closed()
+	l.closeRemotes()
 	for _, d := range l.deadlines {
 		for x := d.first; x != nil; x = x.next {
 			x.endSpan(endMoved, "")
@@ -257,11 +264,13 @@ func (l *lane) publishGauges() {
 
 // queueOf is the queue of an entry.
 func (l *lane) queueOf(e *broker.Entry) *queue {
-	if q, ok := e.Queue.Slot.(*queue); ok {
+	if q, ok := e.Queue.Slot.(*queue); ok && q.lane != nil {
 		return q
 	}
 	q := l.queue(e.Queue.Name)
-	q.ledger = e.Queue
+	if !isRemote(e) {
+		q.ledger = e.Queue
+	}
 	e.Queue.Slot = q
 	return q
 }
@@ -320,8 +329,11 @@ func (l *lane) flushCounts() {
 func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() })) }
 
 // Arrived makes a new entry deliverable.
-func (l *lane) Arrived(e *broker.Entry, _ *broker.Message) {
+func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 	q := l.queueOf(e)
+	if isRemote(e) {
+		l.received(q, e, m)
+	}
 	l.blocks.saw(e, true, false)
 	switch {
 	case l.closed.Arrived(q.name):
@@ -387,6 +399,11 @@ func (l *lane) Lost(e *broker.Entry) {
 		l.queueOf(e).end(e)
 	case d.stage == running:
 		l.release(d)
+		l.count(d.q, ledger.Superseded)
+		q := d.q
+		l.free(e)
+		q.end(e)
+	case d.stage == recording: // what was to follow it never will
 		l.count(d.q, ledger.Superseded)
 		q := d.q
 		l.free(e)

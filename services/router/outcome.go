@@ -120,7 +120,7 @@ func errorText(s string) string {
 // decided: the first outcome of an attempt counts, later ones and those of
 // earlier attempts are superseded.
 func (l *lane) conclude(t token, end conclusion) {
-	e := l.ledger.Entry(t.key)
+	e := l.entry(t.key)
 	if e == nil || e.Decided || e.Generation != t.generation || e.Attempt != t.attempt {
 		l.superseded(e)
 		return
@@ -183,11 +183,11 @@ func (l *lane) acknowledged(e *broker.Entry, w *worker) {
 func (l *lane) settle(e *broker.Entry, q *queue, how ledger.Counter) {
 	e.Slot = settled
 	if q.groups == nil {
-		q.store.Settle(e, how)
+		l.storeOf(e).Settle(e, how)
 		return
 	}
 	q.take(e)
-	q.store.SettleNow(e, how)
+	l.storeOf(e).SettleNow(e, how)
 }
 
 // ended takes the end of a delivery that was not acknowledged.
@@ -219,7 +219,7 @@ func (l *lane) bounced(t token) {
 		l.frames.bounced(l, t)
 		return
 	}
-	e := l.ledger.Entry(t.key)
+	e := l.entry(t.key)
 	if e == nil {
 		return
 	}

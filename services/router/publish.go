@@ -37,12 +37,14 @@ type publication struct {
 	message ledger.Message
 	route   *route
 	to      []*queue // of a topic, once it is staged
+	parts   []part   // of it that are still to be stored elsewhere
 	leftOut []*queue // whose filters do not want it
 	dedup   string
 	due     int64 // ns since the epoch; 0: at once
 	reply   string
-	size    int64      // of headers and body
-	span    trace.Span // of the publish; nil: it came with one, or there is none
+	size    int64        // of headers and body
+	by      broker.Store // that took it; nil: nothing was stored
+	span    trace.Span   // of the publish; nil: it came with one, or there is none
 
 	// Of a job:
 	*jobHeaders
@@ -305,7 +307,8 @@ func (l *lane) stage(p *publication) error {
 	if err := l.admits(q, p.size); err != nil {
 		return err
 	}
-	if err := q.store.Publish(broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p}); err != nil {
+	p.by = q.storeOfPublish(p.due)
+	if err := p.by.Publish(broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p}); err != nil {
 		return err
 	}
 	l.staging(q, 1, p.size)
@@ -330,7 +333,7 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 		return
 	}
 	if p.route.topic != "" {
-		l.storedTopic(p, r)
+		l.storedPart(p, r)
 		return
 	}
 	q := l.queueAt(p.route)
@@ -339,6 +342,20 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 		l.count(q, ledger.Deduplicated)
 	}
 	l.acknowledge(p, r, len(q.consumers))
+}
+
+// Refused answers a publish that a broker did not take.
+func (l *lane) Refused(tag any, err error) {
+	p, ok := tag.(*publication)
+	if !ok {
+		return
+	}
+	if p.route.topic != "" {
+		l.stagingTopic(p, -1)
+	} else {
+		l.staging(l.queueAt(p.route), -1, -p.size)
+	}
+	p.refuse(l.s, err)
 }
 
 // acknowledge answers a publish.
@@ -353,7 +370,7 @@ func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
 		l.answerCall(p, uuid.UUID(r.ID))
 		return
 	}
-	l.answer = l.s.appendAck(l.answer[:0], r, listeners)
+	l.answer = l.wordsOf(p.by).appendAck(l.answer[:0], r, listeners)
 	if err := l.s.bulk.Publish(p.reply, l.answer); err != nil {
 		l.s.log.Debug("a publish could not be answered", "error", err)
 	}
@@ -361,15 +378,15 @@ func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
 
 // appendAck appends a protocol.PublishAck. It is written by hand: there is one
 // for each message.
-func (s *Service) appendAck(b []byte, r broker.Receipt, listeners int) []byte {
-	b = append(b, s.ackStream...)
+func (w *words) appendAck(b []byte, r broker.Receipt, listeners int) []byte {
+	b = append(b, w.stream...)
 	b = strconv.AppendUint(b, r.Seq, 10)
 	if r.Duplicate {
 		b = append(b, `,"duplicate":true`...)
 	}
 	b = append(b, `,"message_id":"`...)
 	b = append(b, uuid.UUID(r.ID).String()...)
-	b = append(b, s.ackBroker...)
+	b = append(b, w.broker...)
 	b = strconv.AppendInt(b, int64(listeners), 10)
 	return append(b, '}')
 }

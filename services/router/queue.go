@@ -14,7 +14,7 @@ type queue struct {
 	name   string
 	lane   *lane
 	ledger *broker.Queue // nil before the first message
-	store  broker.Store
+	store  broker.Store  // where publishes go; of an entry see lane.storeOf
 
 	ready lineup
 	// groups are those of a FIFO queue that hold something; nil in another. Of
@@ -59,7 +59,7 @@ type queue struct {
 }
 
 func newQueue(name string, l *lane) *queue {
-	q := &queue{name: name, lane: l, store: l.store, policy: policy{
+	q := &queue{name: name, lane: l, policy: policy{
 		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,
 	}}
 	if n, ok := scope.SubscriberOf(name); ok {
@@ -68,6 +68,7 @@ func newQueue(name string, l *lane) *queue {
 	if named, ok := scope.NamedQueue(name); ok {
 		q.jobs = &jobs{name: named, lines: make(map[protocol.FunctionSpec]*line)}
 	}
+	q.store = l.storeFor(q)
 	return q
 }
 
@@ -168,10 +169,16 @@ func (q *queue) info() protocol.QueueInfo {
 			i.ReceivesUntil = q.bound.Until
 		}
 	}
-	if q.ledger != nil {
-		i.Ready = max(0, q.ledger.Live-q.moving-i.InFlight)
-		i.Bytes = q.ledger.Bytes
+	far := int64(q.far())
+	i.Ready = max(0, far-i.InFlight)
+	if q.lane != nil && q.lane.isFar(q.name) {
+		i.Counters = q.lane.countedFar(q.name)
+	} else if q.ledger != nil {
 		i.Counters = ledger.Shown(&q.ledger.Counters)
+	}
+	if q.ledger != nil {
+		i.Ready = max(0, q.ledger.Live+far-q.moving-i.InFlight)
+		i.Bytes = q.ledger.Bytes
 	}
 	return i
 }

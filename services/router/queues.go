@@ -18,6 +18,30 @@ const defaultQueues = 1000
 
 // queues answers SubjectQueues for the lanes this router owns.
 func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protocol.QueuesPage, error) {
+	page, err := s.lookAtQueues(ctx, r)
+	for looks := 1; err == nil && looks < emptyLooks && len(s.remotes) > 0 && slices.ContainsFunc(page.Queues, seemsEmpty); looks++ {
+		select {
+		case <-time.After(emptyAgain):
+		case <-ctx.Done():
+			return page, ctx.Err()
+		}
+		page, err = s.lookAtQueues(ctx, r)
+	}
+	return page, err
+}
+
+// A message on its way between a broker and its lane is seen in neither: a queue
+// that seems empty is looked at again.
+const (
+	emptyLooks = 3
+	emptyAgain = 20 * time.Millisecond
+)
+
+func seemsEmpty(q protocol.QueueInfo) bool {
+	return q.Consumers > 0 && q.Ready+q.InFlight+q.Waiting == 0
+}
+
+func (s *Service) lookAtQueues(ctx context.Context, r protocol.QueuesRequest) (protocol.QueuesPage, error) {
 	page := protocol.QueuesPage{Instance: s.o.Instance}
 	found, err := gather(ctx, s, func(l *lane) []protocol.QueueInfo { return l.list(r) })
 	if err != nil {
@@ -27,6 +51,9 @@ func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protoco
 	slices.SortFunc(page.Queues, func(a, b protocol.QueueInfo) int { return cmp.Compare(a.Queue, b.Queue) })
 	if limit := cmp.Or(max(r.Limit, 0), defaultQueues); len(page.Queues) > limit {
 		page.Queues, page.More = page.Queues[:limit:limit], true
+	}
+	if err := s.lookFar(ctx, page.Queues); err != nil {
+		return page, err
 	}
 	for i := range page.Queues {
 		q := &page.Queues[i]
@@ -41,9 +68,9 @@ func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protoco
 func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 	if r.Queue != "" {
 		if at := l.ledger.Queue(r.Queue); at != nil {
-			return []protocol.QueueInfo{describe(at)}
+			return []protocol.QueueInfo{l.describe(at)}
 		}
-		if q := l.queues[r.Queue]; q != nil && q.isListed() {
+		if q := l.queues[r.Queue]; q != nil && (q.isListed() || l.isFar(r.Queue)) {
 			return []protocol.QueueInfo{q.info()}
 		}
 		return nil
@@ -51,11 +78,11 @@ func (l *lane) list(r protocol.QueuesRequest) []protocol.QueueInfo {
 	var infos []protocol.QueueInfo
 	for at := range l.ledger.Queues() {
 		if books.Wanted(at.Name, &r) {
-			infos = append(infos, describe(at))
+			infos = append(infos, l.describe(at))
 		}
 	}
 	for name, q := range l.queues {
-		if q.ledger == nil && q.isListed() && books.Wanted(name, &r) {
+		if l.ledger.Queue(name) == nil && (q.isListed() || l.isFar(name)) && books.Wanted(name, &r) {
 			infos = append(infos, q.info())
 		}
 	}
@@ -70,8 +97,9 @@ func (q *queue) isListed() bool {
 
 // describe is what is known of a queue, which the lane may not have met since
 // it was opened.
-func describe(at *ledger.Queue) protocol.QueueInfo {
-	if q, ok := at.Slot.(*queue); ok {
+func (l *lane) describe(at *ledger.Queue) protocol.QueueInfo {
+	if q := l.queues[at.Name]; q != nil {
+		q.ledger, at.Slot = at, q
 		return q.info()
 	}
 	return (&queue{name: at.Name, ledger: at}).info()
@@ -126,6 +154,9 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 			"moving": float64(sum.moving), "bytes": float64(load.Bytes),
 			"unattended_queues": float64(sum.unattended), "stalled_seconds": sum.stalled.Seconds(),
 		},
+	}
+	for _, r := range s.remotes {
+		stats.Gauges["broker_up_"+r.Name()] = up(r.Away())
 	}
 	maps.Copy(stats.Gauges, s.fullness(sum.messages, sum.bytes))
 	if s.space.watched.Load() {
@@ -200,6 +231,11 @@ func (s *Service) ready(context.Context, protocol.Empty) (protocol.Ready, error)
 	_, waiting := s.keeper.Ready()
 	if !s.directory.known.Load() {
 		waiting = append(waiting, "the registry has not told who works")
+	}
+	for _, r := range s.remotes {
+		if err := r.Away(); err != nil {
+			waiting = append(waiting, protocol.AsError(err).Message)
+		}
 	}
 	if !s.definitions.isKnown() {
 		waiting = append(waiting, "the registry has not told how queues are defined")

@@ -11,7 +11,7 @@ type schedule struct {
 
 // later keeps an entry that is not due from being delivered.
 func (l *lane) later(e *broker.Entry) {
-	if scheduled(e) && l.sendAway(e) {
+	if scheduled(e) && !l.staysInOrder(e) && l.sendAway(e) {
 		return
 	}
 	l.pause(e)
@@ -26,8 +26,8 @@ func scheduled(e *broker.Entry) bool {
 // sendAway records that a scheduled entry waits elsewhere; false if nobody
 // knows yet where.
 func (l *lane) sendAway(e *broker.Entry) bool {
-	store := l.queueOf(e).store
-	if !l.s.next.known() || !store.Retry(e, store.Meta(e)) {
+	store := l.storeOf(e)
+	if !isRemote(e) && !l.s.next.known() || !store.Retry(e, store.Meta(e)) {
 		return false
 	}
 	e.Slot = settled

@@ -49,6 +49,15 @@ type Options struct {
 	Instance string
 	Version  string
 	Logger   *slog.Logger
+	// Brokers are those that may have queues beside the builtin transport.
+	Brokers []broker.Remote
+	// Configured has the router take its adapter from the mesh's configuration: it
+	// waits for the registry when it starts.
+	Configured bool
+	// Adapter is the one of Brokers that queues are on; default none, so that they
+	// are builtin. Raw subscriptions to topics, and what is scheduled until it is
+	// due, always are.
+	Adapter string
 	// Lanes is the number made at the first start of the mesh; default 16.
 	Lanes int
 	// Replicas of the log; default 1.
@@ -96,8 +105,9 @@ type Service struct {
 	places     atomic.Pointer[[]*slot]
 	inbox      string
 	maxPayload int
-	ackStream  string // a publish answer up to its sequence
-	ackBroker  string // and between its message id and its listeners
+	words      words // of publishes to the builtin transport
+	remotes    []*remoteBroker
+	adapter    *remoteBroker // that queues are on; nil: builtin
 
 	settings    settings
 	directory   *directory
@@ -146,8 +156,10 @@ func New(o Options) (*Service, error) {
 	s.directory, s.definitions, s.presence = newDirectory(s), newDefinitions(s), newPresence(s)
 	s.settings.current = protocol.DefaultSettings()
 	s.builtin = builtin.New(o.Durability, s.nextOf)
-	s.ackStream = `{"stream":"WAYBILL_` + builtin.Name + `","seq":`
-	s.ackBroker = `","broker":"` + builtin.Name + `","durability":"` + o.Durability + `","listeners":`
+	s.words = wordsFor(s.builtin)
+	if err := s.addBrokers(); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -164,7 +176,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}()
-	for _, step := range []func(context.Context) error{s.connect, s.checkProvider, s.takeLanes, s.listen, s.watch, s.serve} {
+	for _, step := range []func(context.Context) error{s.connect, s.checkProvider, s.configure, s.openBrokers, s.takeLanes, s.listen, s.watch, s.serve} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -388,7 +400,7 @@ func (s *Service) clock(now time.Time) int64 { return int64(now.Sub(s.started)) 
 // the lanes are theirs the sooner, and outcomes find the lane's owner.
 func (s *Service) drain(ctx context.Context) error {
 	s.draining.Store(true)
-	s.eachLane(func(l *lane) { l.draining = true })
+	s.eachLane((*lane).drain)
 	if !s.keeper.Alone() {
 		return nil
 	}

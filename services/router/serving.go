@@ -56,7 +56,7 @@ func (l *lane) serve(now server) {
 		}
 	}
 	for _, q := range l.named {
-		q.store.Window(q.name, q.window())
+		q.demand()
 		l.wake(q)
 	}
 }

@@ -150,6 +150,7 @@ func (o *openLane) open(ctx context.Context) error {
 		serve(o, protocol.VerbDefine, o.define),
 		serve(o, protocol.VerbAudit, o.audit),
 		serve(o, protocol.VerbEntry, o.entry),
+		o.serveLetters(),
 	)
 	if err != nil {
 		o.drain(ctx)

@@ -27,6 +27,7 @@ func (l *lane) join(q *queue) {
 	}
 	t.queues = append(slices.Clip(t.queues), q)
 	t.copies = append(slices.Clip(t.copies), broker.Copy{Queue: q.name})
+	l.bindRemote(q)
 }
 
 // part takes q out of its topic.
@@ -70,7 +71,7 @@ func (l *lane) stageTopic(p *publication) error {
 	if err := l.meshAdmits(int64(len(p.to)), p.size); err != nil {
 		return err
 	}
-	err := l.store.Publish(broker.Publish{Message: &p.message, Topic: p.route.topic, To: copies, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p})
+	err := l.publishTopic(p, copies)
 	if err == nil {
 		l.stagingTopic(p, 1)
 	}
@@ -115,7 +116,7 @@ func (l *lane) stray(e *broker.Entry, q *queue) {
 		l.drop(e)
 		return
 	}
-	meta := q.store.Meta(e)
+	meta := l.storeOf(e).Meta(e)
 	meta.Reason, meta.Error = protocol.ReasonGone, "the listener is not there any more: discard the message, or publish it again"
 	meta.LastFailure, meta.FirstFailure, meta.Due = l.wall, l.wall, 0
 	if l.giveUp(e, meta) {

@@ -75,7 +75,7 @@ func (l *lane) trace(d *delivery, m *broker.Message) string {
 		return ""
 	}
 	e := d.e
-	spans, _ := l.ledger.Traced(e)
+	spans, _ := l.traced(e)
 	d.span = l.s.tracer.Deliver(m.Headers, spans, d.q.place(), tracing.Message{
 		ID: e.ID.String(), Size: len(m.Body), Attempt: e.Attempt, Generation: e.Generation,
 	})
@@ -115,7 +115,7 @@ func (l *lane) waited(e *broker.Entry) {
 	if l.s.tracer == nil {
 		return
 	}
-	spans, since := l.ledger.Traced(e)
+	spans, since := l.traced(e)
 	if spans == "" || since == 0 {
 		return
 	}
@@ -128,7 +128,7 @@ func (l *lane) about(e *broker.Entry) *slog.Logger {
 	sc := trace.SpanContext{}
 	if d, ok := e.Slot.(*delivery); ok && d.span != nil {
 		sc = d.span.SpanContext()
-	} else if spans, _ := l.ledger.Traced(e); spans != "" {
+	} else if spans, _ := l.traced(e); spans != "" {
 		sc = tracing.Refs(spans)[0]
 	}
 	if !sc.IsValid() {

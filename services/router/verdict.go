@@ -224,7 +224,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		return
 	}
 	d.stage = recording
-	meta := q.store.Meta(e)
+	meta := l.storeOf(e).Meta(e)
 	meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due = v.Attempt, v.Vanished, v.Incomplete, v.Due
 	d.spanned(&meta)
 	meta.Tell(d.event(v))
@@ -239,16 +239,22 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		done = true
 	case protocol.VerdictHold:
 		d.failure(&meta)
-		done = l.countIf(q.store.Return(e, meta), e, ledger.Retried)
+		done = l.countIf(l.storeOf(e).Return(e, meta), e, ledger.Retried)
 	case protocol.VerdictRetryAt:
 		d.failure(&meta)
-		done = l.countIf(q.store.Retry(e, meta), e, ledger.Retried)
+		done = l.countIf(l.storeOf(e).Retry(e, meta), e, ledger.Retried)
 	case protocol.VerdictDeadLetter:
 		d.failure(&meta)
 		meta.Reason, meta.Due = v.Reason, 0
 		done = l.deadLetter(q, e, meta)
 	default: // return
-		done = q.store.Return(e, meta)
+		done = l.storeOf(e).Return(e, meta)
+	}
+	if !done && isRemote(e) && l.entry(e.Key) == nil {
+		l.count(q, ledger.Superseded) // the broker has it back, and delivers it again
+		l.free(e)
+		q.end(e)
+		return
 	}
 	if !done {
 		l.about(e).Error("a verdict could not be recorded", "verdict", v.Verdict)
@@ -279,7 +285,7 @@ func (l *lane) deadLetter(q *queue, e *broker.Entry, meta broker.Meta) bool {
 // giveUp hands an entry over to the dead letters; false: it has left already, or
 // nobody knows where they are.
 func (l *lane) giveUp(e *broker.Entry, meta broker.Meta) bool {
-	return l.countIf(l.queueOf(e).store.DeadLetter(e, meta), e, ledger.DeadLettered)
+	return l.countIf(l.storeOf(e).DeadLetter(e, meta), e, ledger.DeadLettered)
 }
 
 // countIf counts what was staged, if it was.

@@ -20,6 +20,8 @@ import (
 	"github.com/waybill-mq/waybill/services/registry"
 	"github.com/waybill-mq/waybill/services/retry"
 	"github.com/waybill-mq/waybill/services/router"
+	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,6 +42,8 @@ type inProcess struct {
 	log    *slog.Logger
 	// tombstone is how long closed executions stay closed; 0: a day.
 	tombstone time.Duration
+	// amqp is the address of the RabbitMQ that queues are on; "": they are builtin.
+	amqp string
 
 	server   *natsserver.Server
 	services []service
@@ -47,7 +51,12 @@ type inProcess struct {
 
 func startMesh(t *testing.T, limits router.Limits) *inProcess {
 	t.Helper()
-	m := &inProcess{data: t.TempDir(), port: -1, limits: limits, log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	return startMeshOn(t, "", limits)
+}
+
+func startMeshOn(t *testing.T, amqp string, limits router.Limits) *inProcess {
+	t.Helper()
+	m := &inProcess{data: t.TempDir(), port: -1, amqp: amqp, limits: limits, log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	m.start(t)
 	t.Cleanup(func() { m.stop(t) })
 	return m
@@ -77,7 +86,15 @@ func (m *inProcess) start(t *testing.T) {
 			return dlq.New(dlq.Options{Mesh: o, Instance: "dlq-a", Logger: m.log})
 		},
 		func(o mesh.ConnectOptions) (service, error) {
-			return router.New(router.Options{Mesh: o, Instance: "router-a", Logger: m.log, Limits: m.limits, Drain: time.Second})
+			brokers, err := m.brokers()
+			if err != nil {
+				return nil, err
+			}
+			options := router.Options{Mesh: o, Instance: "router-a", Logger: m.log, Limits: m.limits, Drain: time.Second, Brokers: brokers}
+			if len(brokers) > 0 {
+				options.Adapter = brokers[0].Name()
+			}
+			return router.New(options)
 		},
 	} {
 		s, err := start(mesh.ConnectOptions{URL: m.server.URL()})
@@ -163,4 +180,13 @@ func (m *inProcess) restart(t *testing.T) {
 	t.Helper()
 	m.stop(t)
 	m.start(t)
+}
+
+// brokers are those that the routers are given.
+func (m *inProcess) brokers() ([]broker.Remote, error) {
+	if m.amqp == "" {
+		return nil, nil
+	}
+	b, err := rabbitmq.New(rabbitmq.Options{URL: m.amqp, Logger: m.log})
+	return []broker.Remote{b}, err
 }

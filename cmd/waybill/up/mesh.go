@@ -204,7 +204,7 @@ func (m *Mesh) router() (service, error) {
 	return router.New(router.Options{
 		Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss,
 		Durability: m.o.Sync.durability(), Limits: m.o.Limits, MaxPayload: m.o.MaxPayload,
-		Space: m.nats.Space, Slack: m.slack(), InMemory: m.inMemory,
+		Configured: true, Space: m.nats.Space, Slack: m.slack(), InMemory: m.inMemory,
 		// What is left of the time is for committing and for the others.
 		Drain: m.o.Drain * 3 / 4,
 	})

@@ -15,7 +15,11 @@
 package broker
 
 import (
+	"context"
+	"iter"
+
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // What a lane keeps in memory of a message and its queue is the ledger's;
@@ -63,6 +67,17 @@ type Publish struct {
 	Tag any
 }
 
+// Demand is what the consumers of a queue ask of its Store.
+type Demand struct {
+	// Window is how many messages the lane has room for: what a push broker takes
+	// as its prefetch; 0 to stop consuming.
+	Window int
+	// FIFO says that the order counts, MaxPriority, if it is not 0, that
+	// priorities up to it do.
+	FIFO        bool
+	MaxPriority uint8
+}
+
 // Copy is what one queue of a topic receives of a publish.
 type Copy struct {
 	Queue string
@@ -86,10 +101,9 @@ type Store interface {
 	// Publish stores a message: Lane.Stored answers once it is safe. An error
 	// refuses it at once, nothing is stored.
 	Publish(p Publish) error
-	// Window says how many messages of the queue the lane has room for: what a
-	// push broker takes as its prefetch, 0 to stop consuming. The ledger has
-	// no use for it.
-	Window(queue string, n int)
+	// Demand says what the queue's consumers ask for. The ledger has no use for
+	// it.
+	Demand(queue string, d Demand)
 	// Message is the entry's message if it is in memory.
 	Message(e *Entry) *Message
 	// Load reads the messages of entries: Lane.Read answers for each.
@@ -119,6 +133,8 @@ type Lane interface {
 	Post(f func()) bool
 	// Stored answers a Publish.
 	Stored(tag any, r Receipt)
+	// Refused answers a Publish that came to nothing, or of which nobody knows.
+	Refused(tag any, err error)
 	// Arrived gives the lane an entry to deliver. m may be nil.
 	Arrived(e *Entry, m *Message)
 	// Read answers Load. m is nil if the entry is gone; err if it cannot be
@@ -136,4 +152,94 @@ type Lane interface {
 	// or consumer: it arrives again as another entry, and settling this one is
 	// withheld and counted superseded.
 	Lost(e *Entry)
+}
+
+// RemoteKey is set in the keys of entries that are not in the lane's ledger, so
+// that a key tells whose it is.
+const RemoteKey ledger.Key = 1 << 63
+
+// Remote is a Broker outside of the mesh: messages of its queues are in no
+// ledger.
+type Remote interface {
+	Broker
+	// Open connects. UNAVAILABLE, with the broker's address: it cannot be
+	// reached. Once open, a connection that is lost is made again.
+	Open(ctx context.Context) error
+	// Close gives back what was not settled, and disconnects.
+	Close(ctx context.Context) error
+	// Away says why the broker cannot be used now; nil: it can.
+	Away() error
+	Letters
+}
+
+// RemoteStore is the Store of a Remote. What the broker delivers twice because a
+// settlement was lost on its way to it is settled again, and not delivered.
+type RemoteStore interface {
+	Store
+	RemoteQueues
+	// Entry is the live entry of that key, nil if there is none.
+	Entry(k ledger.Key) *Entry
+	// Entries are those that are live, Live is how many of them a queue has.
+	Entries() iter.Seq[*Entry]
+	Live(queue string) int
+	// GiveBack returns an entry that nobody has, unspent, to its queue.
+	GiveBack(e *Entry)
+	// Close gives up what is not settled: the lane has another owner.
+	Close()
+}
+
+// RemoteQueues are the queues of a lane that a Remote has.
+type RemoteQueues interface {
+	// Queues are those that were ever used in this lane and not forgotten, with
+	// the delays for which their messages may wait, in milliseconds.
+	Queues() iter.Seq2[string, []int64]
+	// Has says whether Queues has the queue.
+	Has(queue string) bool
+	// Bind has the queue receive the topic, and says in the lane's goroutine when
+	// it does. Unbind ends that.
+	Bind(queue, topic string, done func())
+	Unbind(queue, topic string)
+	// Forget removes the queue from the broker with all that it holds, waiting
+	// and dead messages too.
+	Forget(queue string)
+}
+
+// Noted is a tag of a note in the lane's ledger whose store wants to know when it
+// is in the log.
+type Noted interface{ Noted() }
+
+// Letters are the dead letters that a Remote keeps, and what else is in its
+// queues. Each call takes a queue's ledger name.
+type Letters interface {
+	// Depth says how much the broker has of a queue whose messages may wait for
+	// these delays, in milliseconds.
+	Depth(ctx context.Context, queue string, delays []int64) (Depth, error)
+	// Browse reads the oldest n dead letters, in their order, and leaves them as
+	// they are; with an id, the one of that message wherever it is.
+	Browse(ctx context.Context, queue string, n int, id protocol.MessageID) ([]Letter, error)
+	// Act redrives or discards the dead letters there are, or of these the one
+	// with an id, and says how many.
+	Act(ctx context.Context, queue string, a Action) (int64, error)
+}
+
+// Depth is how many messages the broker has of a queue.
+type Depth struct {
+	Ready   int64 // in the queue, and delivered to nobody
+	Waiting int64 // for their next attempt
+	Dead    int64
+}
+
+// Letter is a dead letter.
+type Letter struct {
+	Message *Message
+	Meta    Meta
+}
+
+// Action is what is done with dead letters.
+type Action struct {
+	Redrive bool // else they are discarded
+	// ID is the message meant; zero: all.
+	ID protocol.MessageID
+	// By is who asked.
+	By string
 }

@@ -417,6 +417,10 @@ func (s *suite) jobsOverRestart() {
 	s.enqueue("missing", `{"session": 2}`)
 	d := w.next()
 	s.Restart(s.T)
+	if !s.Capabilities.Resumes {
+		d = w.next()
+		equal(s, "again", string(d.Data), `{"session": 1, "n": 1}`)
+	}
 	d.end(protocol.Acknowledged)
 	second := w.next()
 	equal(s, "next", string(second.Data), `{"session": 1, "n": 2}`)

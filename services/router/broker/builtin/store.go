@@ -35,8 +35,8 @@ func (s *Store) Publish(p broker.Publish) error {
 	return s.ledger.Accept(p.Message, s.metas, dedup, p.Tag)
 }
 
-// Window does nothing: entries are here anyway.
-func (s *Store) Window(string, int) {}
+// Demand does nothing: entries are here anyway.
+func (s *Store) Demand(string, broker.Demand) {}
 
 // Message is the entry's message if its body is in memory.
 func (s *Store) Message(e *broker.Entry) *broker.Message { return s.ledger.Message(e) }

@@ -32,7 +32,7 @@ func main() {
 func (f *flags) service(log *slog.Logger) (daemon.Service, error) {
 	return router.New(router.Options{
 		Mesh: f.Connect(), Instance: f.Name, Version: version, Logger: log,
-		Replicas: f.Replicas, AcceptLoss: f.AcceptLoss,
+		Configured: true, Replicas: f.Replicas, AcceptLoss: f.AcceptLoss,
 		Drain: f.Drain, MaxPayload: f.MaxPayload, Durability: f.durability(), Limits: router.Limits(f.Limit),
 	})
 }

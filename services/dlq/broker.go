@@ -1,0 +1,178 @@
+package dlq
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// Dead letters of queues that are on a broker stay there. The owners of the
+// queues' lanes read them and act on them, and are asked beside the ledgers.
+
+// maxOffset bounds how far into a list that has letters of brokers one may look:
+// they are read from the first on.
+const maxOffset = 10_000
+
+// askLanes asks the owner of a queue's lane, or with "" those of all lanes, about
+// what brokers hold. Where nobody has a broker nobody answers.
+func askLanes[R any](ctx context.Context, s *Service, queue, verb string, q any) ([]R, error) {
+	if !s.host.Lanes.Known() {
+		return nil, nil
+	}
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	lanes := s.host.Lanes.All()
+	if queue != "" {
+		lanes = []string{s.host.Lanes.Of(queue)}
+	}
+	answers := make([]*R, len(lanes))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, lane := range lanes {
+		group.Go(func() (err error) {
+			answers[i], err = askLane[R](ctx, s.host.Conn, protocol.SubjectLane+lane+"."+verb, body)
+			return err
+		})
+	}
+	err = group.Wait()
+	var all []R
+	for _, r := range answers {
+		if r != nil {
+			all = append(all, *r)
+		}
+	}
+	return all, err
+}
+
+func askLane[R any](ctx context.Context, nc *nats.Conn, subject string, body []byte) (*R, error) {
+	m, err := nc.RequestWithContext(ctx, subject, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, nil //nolint:nilnil // nobody has a broker
+	}
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeUnavailable, "who has the dead letters on the broker does not answer: %v", err)
+	}
+	if e := protocol.ParseErrorBody(m.Data); e != nil {
+		return nil, e
+	}
+	r := new(R)
+	return r, json.Unmarshal(m.Data, r)
+}
+
+// farLetters are those that brokers hold, oldest failure first. Of the first
+// reliable of them nothing is missing.
+type farLetters struct {
+	letters  []protocol.DeadLetter
+	reliable int
+	total    int64
+}
+
+// readFar reads the oldest letters on brokers, limit at most.
+func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit int) (farLetters, error) {
+	answers, err := askLanes[protocol.BrokerLetters](ctx, s, q.Queue, protocol.VerbLetters, protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit, Payloads: q.Payloads})
+	if err != nil {
+		return farLetters{}, err
+	}
+	var far farLetters
+	var cut *protocol.DeadLetter // the first after which something may be missing
+	for _, a := range answers {
+		far.total += a.Total
+		far.letters = append(far.letters, a.Letters...)
+		if n := len(a.Letters); n > 0 && n < limit && int64(n) < a.Total && (cut == nil || compareFar(a.Letters[n-1], *cut) < 0) {
+			cut = &a.Letters[n-1]
+		}
+	}
+	slices.SortFunc(far.letters, compareFar)
+	far.reliable = len(far.letters)
+	if cut != nil {
+		far.reliable = 1 + slices.IndexFunc(far.letters, func(l protocol.DeadLetter) bool { return compareFar(l, *cut) == 0 })
+	}
+	return far, nil
+}
+
+func compareFar(a, b protocol.DeadLetter) int {
+	return cmp.Or(a.LastFailure.Compare(b.LastFailure), cmp.Compare(a.MessageID, b.MessageID))
+}
+
+// listBoth is list where brokers hold letters too.
+func (s *Service) listBoth(ctx context.Context, q protocol.DeadListRequest) (protocol.DeadPage, error) {
+	end := q.Offset + q.Limit
+	if end > maxOffset {
+		return protocol.DeadPage{}, protocol.Errorf(protocol.CodeLimitExceeded, "a list with dead letters of a broker has at most %d entries: redrive or discard some, or list one queue", maxOffset)
+	}
+	far, err := s.readFar(ctx, q, end)
+	if err != nil {
+		return protocol.DeadPage{}, err
+	}
+	first := q
+	first.Offset, first.Limit = 0, end
+	places, total, err := s.places(ctx, first)
+	if err != nil {
+		return protocol.DeadPage{}, err
+	}
+	places = weave(places, far)
+	places = places[min(q.Offset, len(places)):min(end, len(places))]
+	letters, err := s.letters(ctx, places, q.Payloads)
+	return protocol.DeadPage{Letters: letters, Total: total + far.total}, err
+}
+
+// weave puts the letters of brokers between those of the ledgers.
+func weave(places []place, far farLetters) []place {
+	for i := range far.letters[:far.reliable] {
+		l := &far.letters[i]
+		id, err := uuid.Parse(l.MessageID)
+		if err != nil {
+			continue
+		}
+		places = append(places, place{head: head{FailedAt: l.LastFailure.UnixNano(), ID: id}, far: l})
+	}
+	slices.SortStableFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.FailedAt, b.FailedAt), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	if far.reliable == len(far.letters) {
+		return places
+	}
+	last := &far.letters[far.reliable-1]
+	return places[:1+slices.IndexFunc(places, func(p place) bool { return p.far == last })]
+}
+
+// showFar reads the letters of a message that brokers hold.
+func (s *Service) showFar(ctx context.Context, id string) ([]protocol.DeadLetter, error) {
+	var all []protocol.DeadLetter
+	for _, known := range []bool{true, false} {
+		answers, err := askLanes[protocol.BrokerLetters](ctx, s, "", protocol.VerbLetters, protocol.BrokerLettersRequest{MessageID: id, Known: known})
+		for _, a := range answers {
+			all = append(all, a.Letters...)
+		}
+		if err != nil || len(all) > 0 {
+			return all, err
+		}
+	}
+	return nil, nil
+}
+
+// actFar redrives or discards what brokers hold.
+func (s *Service) actFar(ctx context.Context, what string, q protocol.DeadActRequest) (sum protocol.DeadActReply, err error) {
+	request := protocol.BrokerActRequest{Action: what, MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, By: q.By}
+	for _, request.Known = range []bool{q.MessageID != "", false} {
+		answers, err := askLanes[protocol.DeadActReply](ctx, s, q.Queue, protocol.VerbLettersAct, request)
+		for _, a := range answers {
+			sum.Count += a.Count
+			sum.Refused += a.Refused
+		}
+		if err != nil || sum.Count+sum.Refused > 0 || !request.Known {
+			return sum, err
+		}
+	}
+	return sum, nil
+}

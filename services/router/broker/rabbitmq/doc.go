@@ -1,0 +1,47 @@
+// Package rabbitmq keeps queues on RabbitMQ 3.10 or later.
+//
+// A queue of the mesh is a quorum queue, or a classic one where priorities are
+// asked for, and the lane it belongs to consumes it on a channel of its own. A
+// message that failed is copied to a holding queue of its delay,
+// <queue>.retry.<ms>, which dead-letters back, and one that is given up to
+// <queue>.dlq; the copy is confirmed before the original is settled. What the
+// broker counts is never read, and its limits are set out of the way: attempts
+// are in a header of the mesh's.
+package rabbitmq
+
+import (
+	"cmp"
+	"log/slog"
+
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// Name is the broker's name.
+const Name = "rabbitmq"
+
+// Defaults of Options.
+const (
+	DefaultURL = "amqp://localhost:5672"
+)
+
+// Options of New.
+type Options struct {
+	// Name is how configuration and publish answers call the broker; default
+	// Name.
+	Name string
+	// URL is where the broker is; default DefaultURL. Its password is never
+	// shown.
+	URL string
+	// Prefix begins the names of observers' and groups' queues and of the
+	// dead-letter exchange; default scope.DefaultAMQPPrefix.
+	Prefix string
+	Logger *slog.Logger // default none
+}
+
+func (o Options) withDefaults() Options {
+	o.Name, o.URL, o.Prefix = cmp.Or(o.Name, Name), cmp.Or(o.URL, DefaultURL), cmp.Or(o.Prefix, scope.DefaultAMQPPrefix)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

@@ -1,0 +1,275 @@
+//go:build !no_rabbitmq
+
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// Depth says how much the broker has of a queue. What is being looked at by
+// Browse or Act counts too.
+func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broker.Depth, error) {
+	n, err := b.namesOf(queue)
+	if err != nil {
+		return broker.Depth{}, err
+	}
+	var d broker.Depth
+	if d.Ready, err = b.depthOf(ctx, n.queue); err != nil {
+		return d, err
+	}
+	for _, ms := range delays {
+		name, err := b.holding(n, ms)
+		if err != nil {
+			return d, err
+		}
+		waiting, err := b.depthOf(ctx, name)
+		if err != nil {
+			return d, err
+		}
+		d.Waiting += waiting
+	}
+	defer b.shelves.take(n.dead)()
+	d.Dead, err = b.depthOf(ctx, n.dead)
+	return d, err
+}
+
+// Browse reads the oldest dead letters. They are taken without being settled on
+// a channel that is closed then, so the broker has them back in their order.
+func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol.MessageID) (letters []broker.Letter, err error) {
+	one := id != (protocol.MessageID{})
+	if one {
+		most = maxLetters
+	}
+	_, err = b.read(ctx, queue, int64(most), func(_ *amqp.Channel, d *amqp.Delivery) (int64, error) {
+		if l := letterOf(d, queue); !one || l.Message.ID == id {
+			if letters = append(letters, l); one {
+				return 0, errEnough
+			}
+		}
+		return 0, nil
+	}, func() (int64, error) { return 0, nil })
+	return letters, err
+}
+
+// read takes dead letters, at most so many and none that came after it began, on
+// a channel of their own. f has each and end comes last; they say how many they
+// have settled. The others go back.
+func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) (int64, error), end func() (int64, error)) (settled int64, err error) {
+	n, err := b.namesOf(queue)
+	if err != nil {
+		return 0, err
+	}
+	defer b.shelves.take(n.dead)()
+	there, err := b.depthOf(ctx, n.dead)
+	if err != nil || there == 0 {
+		return 0, err
+	}
+	ch, err := b.out.channel(ctx)
+	if err != nil {
+		return 0, b.failed("a channel could not be opened", err)
+	}
+	most = min(most, there)
+	deliveries, err := b.takeLetters(ch, n.dead, most)
+	for i := int64(0); i < most && err == nil; i++ {
+		var more int64
+		d, there := next(ctx, deliveries)
+		if !there {
+			break
+		}
+		if more, err = f(ch, &d); errors.Is(err, errEnough) {
+			err = nil
+			break
+		}
+		settled += more
+	}
+	if err != nil {
+		return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
+	}
+	more, err := end()
+	settled += more
+	return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
+}
+
+// errEnough ends a read.
+var errEnough = errors.New("no more is wanted")
+
+// manyLetters is fewer than a channel can be asked for at once; more come as
+// they can.
+const manyLetters = 60_000
+
+// takeLetters has so many letters delivered.
+func (b *Broker) takeLetters(ch *amqp.Channel, queue string, n int64) (<-chan amqp.Delivery, error) {
+	if n > manyLetters {
+		n = 0
+	}
+	if err := ch.Qos(int(n), 0, false); err != nil {
+		return nil, b.failed("a channel could not be used", err)
+	}
+	deliveries, err := ch.Consume(queue, "waybill-letters", false, false, false, false, nil)
+	return deliveries, b.failed("the dead letters in "+queue+" could not be read", err)
+}
+
+// next is the next delivery, unless none comes.
+func next(ctx context.Context, deliveries <-chan amqp.Delivery) (amqp.Delivery, bool) {
+	t := time.NewTimer(nextWait)
+	defer t.Stop()
+	select {
+	case d, open := <-deliveries:
+		return d, open
+	case <-t.C: // somebody else has taken it
+	case <-ctx.Done():
+	}
+	return amqp.Delivery{}, false
+}
+
+// nextWait is longer than a letter takes that is there.
+const nextWait = 3 * time.Second
+
+// putBack gives back what was taken and not settled, and waits until the broker
+// counts it again: until then nobody else would find it.
+func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, queue string, left int64) error {
+	if !ch.IsClosed() {
+		if err := ch.Close(); err != nil {
+			return b.failed("dead letters could not be given back", err)
+		}
+	}
+	for range backLooks {
+		there, err := b.depthOf(ctx, queue)
+		if err != nil || there >= left || !sleep(ctx, backLook) {
+			return err
+		}
+	}
+	return nil // somebody else takes them
+}
+
+const (
+	backLook  = 5 * time.Millisecond
+	backLooks = 400
+)
+
+// letterOf reads a dead letter. One that the broker itself has given up says so
+// in the broker's words.
+func letterOf(d *amqp.Delivery, queue string) broker.Letter {
+	m, meta, own := inward(d)
+	meta.Queue = queue
+	if reason := text(d.Headers["x-first-death-reason"]); reason != "" && (!own || meta.Reason == "") {
+		meta.Reason = protocol.ReasonBroker
+		meta.Error = fmt.Sprintf("the broker gave it up (%s) in %s", reason, text(d.Headers["x-first-death-queue"]))
+	}
+	return broker.Letter{Message: m, Meta: meta}
+}
+
+// actOnce is how many letters are on their way at once.
+const actOnce = 256
+
+// Act redrives or discards dead letters. Each is published to its queue again,
+// confirmed, and only then settled here.
+func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64, error) {
+	n, err := b.namesOf(queue)
+	if err != nil {
+		return 0, err
+	}
+	var acting *acting
+	return b.read(ctx, queue, maxLetters, func(ch *amqp.Channel, d *amqp.Delivery) (int64, error) {
+		l := letterOf(d, queue)
+		one := a.ID != (protocol.MessageID{})
+		if one && l.Message.ID != a.ID {
+			return 0, nil
+		}
+		if acting == nil {
+			if acting, err = b.newActing(ctx, ch, n, one); err != nil {
+				return 0, err
+			}
+		}
+		return acting.add(ctx, d, &l, a)
+	}, func() (int64, error) { return acting.finish(ctx) })
+}
+
+// maxLetters is more than a queue has: what is bounded is what was there when
+// the request came.
+const maxLetters = 1 << 40
+
+// acting is what is done with letters, some at a time: each time is one
+// acknowledgement.
+type acting struct {
+	b       *Broker
+	n       names
+	ch      *amqp.Channel
+	single  bool // letters between them stay
+	returns chan amqp.Return
+	taken   []taken
+}
+
+// taken is a letter, and what says that it has been published anew.
+type taken struct {
+	d       *amqp.Delivery
+	confirm *amqp.DeferredConfirmation
+}
+
+func (b *Broker) newActing(ctx context.Context, ch *amqp.Channel, n names, single bool) (*acting, error) {
+	if err := ch.Confirm(false); err != nil {
+		return nil, b.failed("a channel could not confirm", err)
+	}
+	if err := b.restore(ctx, n); err != nil {
+		return nil, err
+	}
+	return &acting{b: b, n: n, ch: ch, single: single, returns: ch.NotifyReturn(make(chan amqp.Return, 2*actOnce))}, nil
+}
+
+// add takes one letter, and says how many are settled meanwhile.
+func (r *acting) add(ctx context.Context, d *amqp.Delivery, l *broker.Letter, a broker.Action) (int64, error) {
+	t := taken{d: d}
+	if a.Redrive {
+		meta := broker.Meta{Queue: l.Meta.Queue, Generation: l.Meta.Generation + 1, Attempt: 1, Spans: l.Meta.Spans}
+		meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: a.By})
+		message, err := outward(l.Message, &meta)
+		if err != nil {
+			return 0, err
+		}
+		if t.confirm, err = r.ch.PublishWithDeferredConfirm("", r.n.queue, true, false, message); err != nil {
+			return 0, r.b.failed("a dead letter could not be redriven", err)
+		}
+	}
+	r.taken = append(r.taken, t)
+	if len(r.taken) < actOnce {
+		return 0, nil
+	}
+	return r.finish(ctx)
+}
+
+// finish settles the letters taken so far, of which copies that are wanted are
+// on the broker.
+func (r *acting) finish(ctx context.Context) (int64, error) {
+	if r == nil || len(r.taken) == 0 {
+		return 0, nil
+	}
+	all := r.taken
+	r.taken = nil
+	for _, t := range all {
+		if t.confirm == nil {
+			continue
+		}
+		confirmed, err := t.confirm.WaitContext(ctx)
+		if err != nil || !confirmed || len(r.returns) > 0 {
+			return 0, protocol.Errorf(protocol.CodeUnavailable, "dead letters of %s could not be redriven, and stay: the broker did not take them", r.n.queue)
+		}
+	}
+	if !r.single {
+		return int64(len(all)), r.b.failed("dead letters could not be taken away", all[len(all)-1].d.Ack(true))
+	}
+	for i, t := range all {
+		if err := t.d.Ack(false); err != nil {
+			return int64(i), r.b.failed("a dead letter could not be taken away", err)
+		}
+	}
+	return int64(len(all)), nil
+}

@@ -1,0 +1,259 @@
+//go:build !no_rabbitmq
+
+package rabbitmq
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// Headers of the mesh in a message on the broker. The attempt is
+// protocol.HeaderAttempt; a message without headerPublished is not the mesh's,
+// and nothing of these counts in it.
+const (
+	headerPublished  = "Waybill-Published-At" // ns since the epoch
+	headerVanished   = "Waybill-Vanished"
+	headerIncomplete = "Waybill-Incomplete"
+	headerDue        = "Waybill-Due" // ns since the epoch, as the next two
+	headerFirst      = "Waybill-First-Failure"
+	headerLast       = "Waybill-Last-Failure"
+	headerReason     = "Waybill-Reason"
+	headerError      = protocol.HeaderError
+	headerSource     = "Waybill-Source"
+	headerSpans      = "Waybill-Spans"
+	headerStory      = "Waybill-Story"
+	headerQueue      = "Waybill-Queue" // of a dead letter
+	headerCopy       = "Waybill-Copy"  // the how manieth copy this is
+)
+
+// maxHeaders bounds the bytes of the headers, which the broker takes in one
+// frame of 128 KiB with all else that describes a message.
+const maxHeaders = 96 << 10
+
+// appID is what the mesh calls itself in its messages.
+const appID = "waybill"
+
+// outward is a message as the broker keeps it.
+func outward(m *broker.Message, meta *broker.Meta) (amqp.Publishing, error) {
+	h := make(amqp.Table, len(m.Headers)+4)
+	size := len(meta.Error) + len(meta.Source) + len(meta.Spans) + len(m.Story) + len(meta.Story) + len(m.Group)
+	for name, values := range m.Headers {
+		if len(name) > 255 {
+			return amqp.Publishing{}, protocol.Errorf(protocol.CodeLimitExceeded, "a header's name has %d bytes: RabbitMQ takes 255", len(name))
+		}
+		h[name] = values[0]
+		size += len(name) + len(values[0])
+	}
+	if size > maxHeaders {
+		return amqp.Publishing{}, protocol.Errorf(protocol.CodeLimitExceeded, "headers of %d bytes are more than RabbitMQ takes", size)
+	}
+	h[protocol.HeaderAttempt], h[headerPublished] = int64(meta.Attempt), m.PublishedAt
+	for name, n := range map[string]int64{
+		protocol.HeaderGeneration: int64(meta.Generation), headerVanished: int64(meta.Vanished), headerIncomplete: int64(meta.Incomplete),
+		headerDue: meta.Due, headerFirst: meta.FirstFailure, headerLast: meta.LastFailure,
+	} {
+		if n != 0 {
+			h[name] = n
+		}
+	}
+	for name, text := range map[string]string{
+		headerReason: string(meta.Reason), headerError: meta.Error, headerSource: meta.Source, headerSpans: meta.Spans,
+		protocol.HeaderGroup: m.Group, headerStory: string(ledger.JoinStories(m.Story, meta.Story)),
+	} {
+		if text != "" {
+			h[name] = text
+		}
+	}
+	return amqp.Publishing{
+		Headers: h, Body: m.Body, MessageId: m.ID.String(), AppId: appID,
+		DeliveryMode: amqp.Persistent, Priority: m.Priority, Timestamp: time.Unix(0, m.PublishedAt),
+		ContentType: contentType(m.Headers), CorrelationId: brief(first(m.Headers, protocol.HeaderCorrelation)),
+	}, nil
+}
+
+// contentType is the publisher's, for programs that read the queue themselves.
+func contentType(headers map[string][]string) string {
+	for name := range headers {
+		if strings.EqualFold(name, headerContentType) {
+			return brief(headers[name][0])
+		}
+	}
+	return ""
+}
+
+const headerContentType = "Content-Type"
+
+func first(headers map[string][]string, name string) string {
+	if values := headers[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// brief is a property's value if it fits; the header has it anyway.
+func brief(value string) string {
+	if len(value) > 255 {
+		return ""
+	}
+	return value
+}
+
+// inward reads a message of the broker's. Of a stranger's, which has none of
+// the mesh's headers, the first attempt is meant whatever it says, and what a
+// header of a message may not be is left out.
+func inward(d *amqp.Delivery) (m *broker.Message, meta broker.Meta, own bool) {
+	m = &broker.Message{Body: d.Body, Priority: d.Priority}
+	m.PublishedAt, own = integer(d.Headers[headerPublished])
+	id, err := uuid.Parse(d.MessageId)
+	own = own && err == nil
+	meta.Attempt = 1
+	if own {
+		m.ID = id
+		m.Headers = userHeaders(d.Headers, true)
+		m.Group, m.Story = text(d.Headers[protocol.HeaderGroup]), []byte(text(d.Headers[headerStory]))
+		readMeta(d.Headers, &meta)
+		return m, meta, true
+	}
+	m.ID = strangersID(d, id)
+	m.PublishedAt = time.Now().UnixNano()
+	if !d.Timestamp.IsZero() {
+		m.PublishedAt = d.Timestamp.UnixNano()
+	}
+	m.Headers = userHeaders(d.Headers, false)
+	for name, value := range map[string]string{headerContentType: d.ContentType, protocol.HeaderCorrelation: d.CorrelationId} {
+		if _, has := m.Headers[name]; value != "" && !has && carried(name, value) {
+			if m.Headers == nil {
+				m.Headers = make(map[string][]string)
+			}
+			m.Headers[name] = []string{value}
+		}
+	}
+	protocol.CleanTrace(m.Headers)
+	return m, meta, false
+}
+
+// strangersID names a message whose publisher did not, alike whenever it is
+// delivered.
+func strangersID(d *amqp.Delivery, given uuid.UUID) protocol.MessageID {
+	if given != uuid.Nil {
+		return given
+	}
+	text := fmt.Appendf(nil, "%s\x00%s\x00%s\x00", d.MessageId, d.CorrelationId, d.Timestamp)
+	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
+		if !strings.HasPrefix(name, "x-") { // which the broker may have changed
+			text = fmt.Appendf(text, "%s\x00%v\x00", name, d.Headers[name])
+		}
+	}
+	sum := sha256.Sum256(append(text, d.Body...))
+	id := uuid.UUID(sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: made of what it names
+	return id
+}
+
+func readMeta(h amqp.Table, meta *broker.Meta) {
+	meta.Attempt = max(1, number(h[protocol.HeaderAttempt]))
+	meta.Generation = number(h[protocol.HeaderGeneration])
+	meta.Vanished, meta.Incomplete = number(h[headerVanished]), number(h[headerIncomplete])
+	meta.Due, _ = integer(h[headerDue])
+	meta.FirstFailure, _ = integer(h[headerFirst])
+	meta.LastFailure, _ = integer(h[headerLast])
+	meta.Reason = protocol.Reason(text(h[headerReason]))
+	meta.Error, meta.Source, meta.Spans = text(h[headerError]), text(h[headerSource]), text(h[headerSpans])
+}
+
+// ofJobs are the mesh's own headers that a job has from its enqueuer.
+var ofJobs = map[string]bool{protocol.HeaderFunction: true, protocol.HeaderNamespace: true, protocol.HeaderReceipt: true}
+
+// userHeaders are those of a message that are its publisher's.
+func userHeaders(h amqp.Table, trusted bool) map[string][]string {
+	var own map[string][]string
+	for name, value := range h {
+		v := text(value)
+		if mine := trusted && ofJobs[name]; !mine && !publishers(name, v) {
+			continue
+		}
+		if own == nil {
+			own = make(map[string][]string, len(h))
+		}
+		own[name] = []string{v}
+	}
+	return own
+}
+
+// publishers says whether a publisher may have set a header.
+func publishers(name, value string) bool {
+	lower := strings.ToLower(name)
+	return !strings.HasPrefix(lower, "waybill-") && lower != "nats-msg-id" && carried(name, value)
+}
+
+// carried says whether NATS carries such a header.
+func carried(name, value string) bool {
+	return protocol.CheckHeaders(map[string][]string{name: {value}}) == nil
+}
+
+// text is a header's value as text.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	case bool:
+		return strconv.FormatBool(v)
+	case time.Time:
+		return v.UTC().Format(time.RFC3339)
+	case amqp.Table, []any:
+		if b, err := json.Marshal(v); err == nil {
+			return string(b)
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// integer is a header's whole number, however it was encoded.
+func integer(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case int32:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case int8:
+		return int64(v), true
+	case uint8:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case uint32:
+		return int64(v), true
+	case string:
+		n, err := strconv.ParseInt(v, 10, 64)
+		return n, err == nil
+	}
+	return 0, false
+}
+
+// number is a count, 0 for what is none.
+func number(v any) uint32 {
+	n, ok := integer(v)
+	if !ok || n < 0 || n > 1<<31 {
+		return 0
+	}
+	return uint32(n)
+}

@@ -1,0 +1,161 @@
+//go:build !no_rabbitmq
+
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// Broker is one RabbitMQ, or a cluster of it.
+type Broker struct {
+	o       Options
+	log     *slog.Logger
+	names   scope.AMQP
+	address string // without its password
+
+	out       *link // publishes, topology, looks at queues
+	mu        sync.Mutex
+	in        []*link // consumers
+	desks     chan *desk
+	shelves   turns // to look at dead letters: what one has taken another would miss
+	declaring turns // to declare a queue
+	conflicts conflicts
+
+	unbounded bool // quorum queues of this version have a delivery limit to be lifted
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+var _ broker.Remote = (*Broker)(nil)
+
+// New checks the options; nothing is connected before Open.
+func New(o Options) (broker.Remote, error) {
+	o = o.withDefaults()
+	uri, err := amqp.ParseURI(o.URL)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "amqp_url is no AMQP address, such as %s: %v", DefaultURL, withoutURL(err))
+	}
+	names, err := scope.NewAMQP(o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		o: o, log: o.Logger.With("broker", o.Name), names: names,
+		address: uri.Scheme + "://" + uri.Host + ":" + strconv.Itoa(uri.Port) + "/" + strings.TrimPrefix(uri.Vhost, "/"),
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.out = newLink(b, "publish")
+	b.desks = make(chan *desk, desks)
+	for range desks {
+		b.desks <- &desk{link: b.out}
+	}
+	return b, nil
+}
+
+// withoutURL is a parser's error without the address, which may have a password.
+func withoutURL(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
+}
+
+// Name is how configuration and publish answers call it.
+func (b *Broker) Name() string { return b.o.Name }
+
+// Durability says what held when a publish was answered: the broker had
+// confirmed it, which it does once it is on disk.
+func (b *Broker) Durability() string { return protocol.DurabilityFsync }
+
+// Capabilities of RabbitMQ.
+func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
+
+// Open connects, and follows the connection from then on.
+func (b *Broker) Open(ctx context.Context) error {
+	conn, err := b.dial(ctx, b.out.role)
+	if err != nil {
+		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %v", b.o.Name, b.address, err)
+	}
+	version, _ := conn.Properties["version"].(string)
+	major, minor := numbers(version)
+	if major < 3 || major == 3 && minor < 10 {
+		return errors.Join(conn.Close(), protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is RabbitMQ %s: 3.10 or later is needed", b.o.Name, b.address, version))
+	}
+	b.unbounded = major >= 4
+	b.out.use(conn)
+	b.running.Go(func() { b.out.keep(b.ctx) })
+	return nil
+}
+
+// numbers are the first two of a version.
+func numbers(version string) (major, minor int) {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return 0, 0
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return 0, 0
+	}
+	minor, err = strconv.Atoi(parts[1])
+	if err != nil {
+		return 0, 0
+	}
+	return major, minor
+}
+
+// Close ends all connections. What was not settled goes back to its queue.
+func (b *Broker) Close(ctx context.Context) error {
+	b.cancel()
+	done := make(chan struct{})
+	go func() {
+		b.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Away says why the broker cannot be used now.
+func (b *Broker) Away() error { return b.out.away() }
+
+// Attach makes the store of a lane.
+func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store { return newStore(b, l, lane) }
+
+// channelsOfLink is fewer than the channels a connection has by default.
+const channelsOfLink = 1000
+
+// inbound is a connection with room for one more consumer.
+func (b *Broker) inbound() *link {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.in {
+		if l.channels.Load() < channelsOfLink {
+			l.channels.Add(1)
+			return l
+		}
+	}
+	l := newLink(b, "consume")
+	l.channels.Add(1)
+	b.in = append(b.in, l)
+	b.running.Go(func() { l.keep(b.ctx) })
+	return l
+}

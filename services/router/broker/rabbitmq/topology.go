@@ -1,0 +1,265 @@
+//go:build !no_rabbitmq
+
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// names are a queue's on the broker.
+type names struct {
+	queue, dead string
+	scoped      scope.Name
+}
+
+// namesOf are those of a queue with that ledger name.
+func (b *Broker) namesOf(queue string) (names, error) {
+	n, err := scope.Ledger{}.Parse(queue)
+	if err != nil {
+		return names{}, err
+	}
+	name := names{scoped: n}
+	if name.queue, err = b.names.Format(n); err != nil {
+		return names{}, err
+	}
+	name.dead, err = b.names.Format(n.DeadLetters())
+	return name, err
+}
+
+// holding is the queue in which its messages wait for a delay.
+func (b *Broker) holding(n names, ms int64) (string, error) {
+	return b.names.Format(n.scoped.Delayed(ms))
+}
+
+// deadExchange is where dead letters go through, routed by the names of their
+// queues.
+func (b *Broker) deadExchange() string { return b.o.Prefix + ".dlx" }
+
+// kind is what a queue is made as, for good.
+type kind struct {
+	Known       bool  `json:"known,omitempty"`
+	FIFO        bool  `json:"fifo,omitempty"`
+	MaxPriority uint8 `json:"max_priority,omitempty"` // 0: it has none
+}
+
+const argumentPriority = "x-max-priority"
+
+// queueArgs are a queue's. What the broker itself may drop, because a policy of
+// the operator's says so, goes to the dead letters, and a full queue refuses.
+func (b *Broker) queueArgs(n names, d kind) amqp.Table {
+	args := amqp.Table{"x-dead-letter-exchange": b.deadExchange(), "x-dead-letter-routing-key": n.dead, "x-overflow": "reject-publish"}
+	if d.MaxPriority > 0 {
+		args["x-queue-type"], args[argumentPriority] = "classic", int64(d.MaxPriority)
+		return args
+	}
+	args["x-queue-type"], args["x-dead-letter-strategy"] = "quorum", "at-least-once"
+	b.unlimited(args)
+	if d.FIFO {
+		args["x-single-active-consumer"] = true
+	}
+	return args
+}
+
+// unlimited lifts the limit of deliveries that a version has by default: what
+// counts is counted by the mesh.
+func (b *Broker) unlimited(args amqp.Table) {
+	if b.unbounded {
+		args["x-delivery-limit"] = int64(-1)
+	}
+}
+
+// RabbitMQ's bounds, in milliseconds: a message waits longer in several turns.
+const (
+	longestTTL = int64(20 * 24 * 3600 * 1000)
+	// expiryMargin is how much longer than its messages a holding queue lives that
+	// nobody uses. It is declared again before each use.
+	expiryMargin = int64(10 * 60 * 1000)
+)
+
+func (b *Broker) holdingArgs(n names, ms int64) amqp.Table {
+	args := amqp.Table{
+		"x-queue-type": "quorum", "x-message-ttl": ms, "x-expires": 2*ms + expiryMargin,
+		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": n.queue,
+		"x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
+	}
+	return args
+}
+
+// ConflictError says that a queue is on the broker with other arguments than it
+// is declared with. It is used as it is.
+type ConflictError struct{ Queue, Argument, Text string }
+
+func (e *ConflictError) Error() string {
+	return "queue " + e.Queue + " is on the broker with another " + e.Argument + " and is used as it is: delete it there to have it as it is configured (" + e.Text + ")"
+}
+
+var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)'`)
+
+// conflict is the argument a refused declaration is about; nil if it is about
+// something else.
+func conflict(queue string, err error) *ConflictError {
+	e, ok := errors.AsType[*amqp.Error](err)
+	if !ok || e.Code != amqp.PreconditionFailed {
+		return nil
+	}
+	argument := "argument"
+	if found := inequivalent.FindStringSubmatch(e.Reason); found != nil {
+		argument = found[1]
+	}
+	return &ConflictError{Queue: queue, Argument: argument, Text: e.Reason}
+}
+
+// declare makes a queue and the place of its dead letters. One that is there
+// with other arguments is a ConflictError, and used.
+func (b *Broker) declare(ctx context.Context, n names, d kind) error {
+	if err := b.declareDead(ctx, n); err != nil {
+		return err
+	}
+	return b.declareQueue(ctx, n.queue, b.queueArgs(n, d))
+}
+
+// restore declares a queue that is not there any more.
+func (b *Broker) restore(ctx context.Context, n names) error {
+	err := b.ask(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
+		return err
+	})
+	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.NotFound {
+		return b.declare(ctx, n, kind{})
+	}
+	return b.failed("the queue "+n.queue+" could not be looked at", err)
+}
+
+// declareDead makes the place of a queue's dead letters.
+func (b *Broker) declareDead(ctx context.Context, n names) error {
+	args := amqp.Table{"x-queue-type": "quorum"}
+	b.unlimited(args)
+	err := b.declareQueue(ctx, n.dead, args)
+	if b.used(err) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return b.ask(ctx, func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(b.deadExchange(), amqp.ExchangeDirect, true, false, false, false, nil); err != nil {
+			return b.failed("the exchange "+b.deadExchange()+" could not be declared", err)
+		}
+		return b.failed("the queue "+n.dead+" could not be bound", ch.QueueBind(n.dead, n.dead, b.deadExchange(), false, nil))
+	})
+}
+
+// used says whether a declaration ended with a queue that can be used, and logs
+// in what it differs.
+func (b *Broker) used(err error) bool {
+	c, is := errors.AsType[*ConflictError](err)
+	if is {
+		b.conflicts.tell(b, c)
+	}
+	return is
+}
+
+// declareQueue declares one queue. RabbitMQ says of a quorum queue that somebody
+// else is declaring that it is there before it is, and who uses it then loses
+// the connection: one declares it at a time.
+func (b *Broker) declareQueue(ctx context.Context, name string, args amqp.Table) error {
+	defer b.declaring.take(name)()
+	var declared error
+	err := b.ask(ctx, func(ch *amqp.Channel) error {
+		_, declared = ch.QueueDeclare(name, true, false, false, false, args)
+		return declared
+	})
+	if c := conflict(name, declared); c != nil {
+		return c
+	}
+	return b.failed("the queue "+name+" could not be declared", err)
+}
+
+// bind has a queue receive a topic. Its exchange receives what is published to
+// the topic's own, so that programs may bind to either.
+func (b *Broker) bind(ctx context.Context, n names, topic string) error {
+	own, members, err := b.exchanges(topic)
+	if err != nil {
+		return err
+	}
+	return b.ask(ctx, func(ch *amqp.Channel) error {
+		for _, name := range []string{own, members} {
+			if err := ch.ExchangeDeclare(name, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
+				return b.failed("the exchange "+name+" could not be declared", err)
+			}
+		}
+		if err := ch.ExchangeBind(members, "", own, false, nil); err != nil {
+			return b.failed("the exchange "+members+" could not be bound", err)
+		}
+		return b.failed("the queue "+n.queue+" could not be bound", ch.QueueBind(n.queue, "", members, false, nil))
+	})
+}
+
+// exchanges are a topic's: the one that is published to, and the one that its
+// subscribers' queues are bound to.
+func (b *Broker) exchanges(topic string) (own, members string, err error) {
+	own, err = b.names.Format(scope.TopicName(topic))
+	return own, b.o.Prefix + "." + topic + ".exchange", err
+}
+
+func (b *Broker) unbind(ctx context.Context, n names, topic string) error {
+	_, members, err := b.exchanges(topic)
+	if err != nil {
+		return err
+	}
+	return b.ask(ctx, func(ch *amqp.Channel) error {
+		return b.failed("the queue "+n.queue+" could not be unbound", ch.QueueUnbind(n.queue, "", members, nil))
+	})
+}
+
+// remove deletes queues that may not be there.
+func (b *Broker) remove(ctx context.Context, queues ...string) error {
+	errs := make([]error, 0, len(queues))
+	for _, name := range queues {
+		err := b.ask(ctx, func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(name, false, false, false)
+			return err
+		})
+		errs = append(errs, b.failed("the queue "+name+" could not be deleted", err))
+	}
+	return errors.Join(errs...)
+}
+
+// depthOf is how many messages wait in a queue, 0 in one that is not there.
+func (b *Broker) depthOf(ctx context.Context, queue string) (int64, error) {
+	var q amqp.Queue
+	err := b.ask(ctx, func(ch *amqp.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.NotFound {
+		return 0, nil
+	}
+	return int64(q.Messages), b.failed("the queue "+queue+" could not be looked at", err)
+}
+
+// conflicts are those that were told of.
+type conflicts struct {
+	mu   sync.Mutex
+	told map[string]*ConflictError
+}
+
+func (c *conflicts) tell(b *Broker, e *ConflictError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.told == nil {
+		c.told = make(map[string]*ConflictError)
+	}
+	if known := c.told[e.Queue]; known == nil || known.Argument != e.Argument {
+		b.log.Error("a queue differs from its configuration", "code", protocol.CodeConflict, "queue", e.Queue, "argument", e.Argument, "error", e.Text)
+	}
+	c.told[e.Queue] = e
+}

@@ -1,0 +1,256 @@
+package router
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// lettersBytes bounds the letters of one answer, well under 1 MiB.
+const lettersBytes = 768 << 10
+
+// What is done with letters on a broker.
+const (
+	redrive = "redrive"
+	discard = "discard"
+)
+
+// serveLetters answers what the dlq service asks of brokers. Without any nobody
+// answers.
+func (o *openLane) serveLetters() error {
+	if len(o.s.remotes) == 0 {
+		return nil
+	}
+	return errors.Join(
+		serve(o, protocol.VerbLetters, o.letters),
+		serve(o, protocol.VerbLettersAct, o.actOnLetters),
+	)
+}
+
+// wanted says whether a queue is meant by a queue's name, a topic, or neither.
+func wanted(queue, topic string) func(string) bool {
+	return func(name string) bool {
+		switch {
+		case queue != "":
+			return name == queue
+		case topic != "":
+			return scope.SubscribedTopic(name) == topic
+		}
+		return true
+	}
+}
+
+// letters reads dead letters from brokers.
+func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest) (protocol.BrokerLetters, error) {
+	page := protocol.BrokerLetters{Letters: []protocol.DeadLetter{}}
+	id, err := idOf(q.MessageID)
+	if err != nil {
+		return page, err
+	}
+	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(wanted(q.Queue, q.Topic)) })
+	if q.Known {
+		far = slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) })
+	}
+	if err != nil {
+		return page, err
+	}
+	for _, f := range far {
+		depth, err := f.Depth(ctx, f.queue, nil)
+		if err != nil {
+			return page, err
+		}
+		page.Total += depth.Dead
+		if depth.Dead == 0 || q.Limit <= 0 && id == (protocol.MessageID{}) {
+			continue
+		}
+		found, err := f.read(ctx, id, q.Limit, q.Payloads)
+		if err != nil {
+			return page, err
+		}
+		page.Letters = append(page.Letters, found...)
+	}
+	slices.SortFunc(page.Letters, func(a, b protocol.DeadLetter) int {
+		return cmp.Or(a.LastFailure.Compare(b.LastFailure), cmp.Compare(a.MessageID, b.MessageID))
+	})
+	page.Letters = fitting(page.Letters)
+	return page, nil
+}
+
+// idOf reads a message id; "" is none.
+func idOf(text string) (protocol.MessageID, error) {
+	if text == "" {
+		return protocol.MessageID{}, nil
+	}
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return protocol.MessageID{}, protocol.Errorf(protocol.CodeNotFound, "no dead letter has the id %.64q", text)
+	}
+	return id, nil
+}
+
+// read reads a queue's letters, or of these the one with an id.
+func (f *farQueue) read(ctx context.Context, id protocol.MessageID, limit int, payloads bool) ([]protocol.DeadLetter, error) {
+	one := id != (protocol.MessageID{})
+	found, err := f.Browse(ctx, f.queue, limit, id)
+	for i := range found {
+		f.known.add(found[i].Message.ID, f.queue)
+	}
+	letters := make([]protocol.DeadLetter, 0, len(found))
+	for i := range found {
+		letter := described(&found[i], one)
+		if payloads {
+			letter.Payload = found[i].Message.Body
+		}
+		letters = append(letters, letter)
+	}
+	return letters, err
+}
+
+// sightings are where dead letters were seen lately, so that one need not be
+// looked for in all queues.
+type sightings struct {
+	mu  sync.Mutex
+	all map[protocol.MessageID][]string // queues
+}
+
+// maxSightings bounds them: they are forgotten together.
+const maxSightings = 1 << 16
+
+func (s *sightings) add(id protocol.MessageID, queue string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil || len(s.all) >= maxSightings {
+		s.all = make(map[protocol.MessageID][]string)
+	}
+	if !slices.Contains(s.all[id], queue) {
+		s.all[id] = append(s.all[id], queue)
+	}
+}
+
+func (s *sightings) has(id protocol.MessageID, queue string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.all[id], queue)
+}
+
+// described is a letter as the dlq service shows it.
+func described(l *broker.Letter, whole bool) protocol.DeadLetter {
+	m, meta := l.Message, &l.Meta
+	letter := protocol.DeadLetter{
+		MessageID: m.ID.String(), Queue: meta.Queue, Source: meta.Source, Reason: meta.Reason, Error: meta.Error,
+		Attempts: meta.Attempt, Generation: meta.Generation, PublishedAt: instant(m.PublishedAt),
+		FirstFailure: instant(meta.FirstFailure), LastFailure: instant(cmp.Or(meta.LastFailure, m.PublishedAt)),
+		SizeBytes: len(m.Body), Group: m.Group, Priority: m.Priority,
+	}
+	letter.Execution, letter.Route, _ = scope.ParseScoped(meta.Queue)
+	letter.Topic = scope.SubscribedTopic(meta.Queue)
+	if !whole {
+		return letter
+	}
+	letter.Headers, letter.Payload = m.Headers, m.Body
+	for name, values := range m.Headers {
+		if slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+			if letter.HeadersBase64 == nil {
+				letter.HeadersBase64 = make(map[string][][]byte)
+			}
+			for _, v := range values {
+				letter.HeadersBase64[name] = append(letter.HeadersBase64[name], []byte(v))
+			}
+		}
+	}
+	return letter
+}
+
+func instant(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+// fitting are the first letters that one answer holds, at least one.
+func fitting(letters []protocol.DeadLetter) []protocol.DeadLetter {
+	room := lettersBytes
+	for i := range letters {
+		var size bytes.Buffer
+		if err := json.NewEncoder(&size).Encode(&letters[i]); err != nil {
+			return letters[:i]
+		}
+		if room -= size.Len(); room < 0 && i > 0 {
+			return letters[:i]
+		}
+	}
+	return letters
+}
+
+// actOnLetters redrives or discards dead letters on brokers, those that are
+// there now. Those of a closed execution are not redriven.
+func (o *openLane) actOnLetters(ctx context.Context, q protocol.BrokerActRequest) (protocol.DeadActReply, error) {
+	var reply protocol.DeadActReply
+	if q.Action != redrive && q.Action != discard {
+		return reply, protocol.Errorf(protocol.CodeInvalidArgs, "action %.64q is none of %s and %s", q.Action, redrive, discard)
+	}
+	id, err := idOf(q.MessageID)
+	if err != nil {
+		return reply, err
+	}
+	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(wanted(q.Queue, q.Topic)) })
+	if q.Known {
+		far = slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) })
+	}
+	if err != nil {
+		return reply, err
+	}
+	for _, f := range far {
+		if f.refused && q.Action == redrive {
+			n, err := f.meant(ctx, id)
+			if err != nil {
+				return reply, err
+			}
+			reply.Refused += n
+			continue
+		}
+		n, err := f.Act(ctx, f.queue, broker.Action{Redrive: q.Action == redrive, ID: id, By: q.By})
+		reply.Count += n
+		o.countActed(f.queue, q.Action, n)
+		if err != nil {
+			return reply, err
+		}
+	}
+	return reply, nil
+}
+
+// meant is how many of a queue's letters are meant.
+func (f *farQueue) meant(ctx context.Context, id protocol.MessageID) (int64, error) {
+	if id != (protocol.MessageID{}) {
+		found, err := f.Browse(ctx, f.queue, 1, id)
+		return int64(len(found)), err
+	}
+	depth, err := f.Depth(ctx, f.queue, nil)
+	return depth.Dead, err
+}
+
+// countActed counts what was done with a queue's letters.
+func (o *openLane) countActed(queue, action string, n int64) {
+	if n == 0 {
+		return
+	}
+	counter := ledger.Redriven
+	if action == discard {
+		counter = ledger.Discarded
+	}
+	o.running.Send(call(func(l *lane) { l.ledger.Count(queue, counter, uint64(n)) }))
+}

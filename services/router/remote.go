@@ -1,0 +1,614 @@
+package router
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/waybill-mq/waybill/internal/closing"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// remoteBroker is a broker outside of the mesh.
+type remoteBroker struct {
+	broker.Remote
+	words words
+	known sightings
+}
+
+// remote is what a lane has on one.
+type remote struct {
+	*remoteBroker
+	store broker.RemoteStore
+	// looking are the queues of which it is being found out whether they hold
+	// anything.
+	looking map[string]bool
+}
+
+// words are what publish answers say of a broker.
+type words struct {
+	stream string // up to the sequence
+	broker string // between the message id and the listeners
+}
+
+func wordsFor(b broker.Broker) words {
+	return words{
+		stream: `{"stream":"WAYBILL_` + b.Name() + `","seq":`,
+		broker: `","broker":"` + b.Name() + `","durability":"` + b.Durability() + `","listeners":`,
+	}
+}
+
+// addBrokers checks the brokers' names, and that one of them is the adapter.
+func (s *Service) addBrokers() error {
+	for _, b := range s.o.Brokers {
+		if b.Name() == s.builtin.Name() || slices.ContainsFunc(s.remotes, func(r *remoteBroker) bool { return r.Name() == b.Name() }) {
+			return protocol.Errorf(protocol.CodeInvalidArgs, "two brokers are called %s: each has a name of its own", b.Name())
+		}
+		s.remotes = append(s.remotes, &remoteBroker{Remote: b, words: wordsFor(b)})
+	}
+	if s.o.Adapter == "" || s.o.Adapter == s.builtin.Name() {
+		return nil
+	}
+	i := slices.IndexFunc(s.remotes, func(r *remoteBroker) bool { return r.Name() == s.o.Adapter })
+	if i < 0 {
+		return protocol.Errorf(protocol.CodeInvalidArgs, "no broker is called %s, which is to have the queues", s.o.Adapter)
+	}
+	s.adapter = s.remotes[i]
+	return nil
+}
+
+// openBrokers connects to them: one that cannot be reached at the start fails
+// it.
+func (s *Service) openBrokers(ctx context.Context) error {
+	for _, r := range s.remotes {
+		if err := r.Open(ctx); err != nil {
+			return err
+		}
+		s.lifecycle.Add("broker "+r.Name(), r.Close)
+	}
+	return nil
+}
+
+func (l *lane) attachRemotes() {
+	for _, r := range l.s.remotes {
+		store, ok := r.Attach(l.ledger, l).(broker.RemoteStore)
+		if !ok {
+			l.s.log.Error("a broker's store is none", "broker", r.Name())
+			continue
+		}
+		l.remotes = append(l.remotes, remote{remoteBroker: r, store: store, looking: make(map[string]bool)})
+	}
+	for i := range l.remotes {
+		for name := range l.remotes[i].store.Queues() {
+			l.queue(name)
+		}
+	}
+}
+
+func (l *lane) closeRemotes() {
+	for i := range l.remotes {
+		l.remotes[i].store.Close()
+	}
+}
+
+// drain takes nothing more.
+func (l *lane) drain() {
+	l.draining = true
+	for i := range l.remotes {
+		for name := range l.remotes[i].store.Queues() {
+			l.remotes[i].store.Demand(name, broker.Demand{})
+		}
+	}
+}
+
+// storeFor is where what is published to a queue goes.
+func (l *lane) storeFor(q *queue) broker.Store {
+	if len(l.remotes) == 0 || l.s.adapter == nil || q.kind == scope.KindListener || scope.OfDiagnosis(q.name) {
+		return l.store
+	}
+	for i := range l.remotes {
+		if l.remotes[i].remoteBroker == l.s.adapter {
+			return l.remotes[i].store
+		}
+	}
+	return l.store
+}
+
+// isRemote says whether an entry is on a broker: its key tells.
+func isRemote(e *broker.Entry) bool { return e.Key&broker.RemoteKey != 0 }
+
+// isRemote says whether what is published to the queue goes to a broker.
+func (q *queue) isRemote() bool { return q.lane != nil && q.store != broker.Store(q.lane.store) }
+
+// storeOf is what keeps an entry.
+func (l *lane) storeOf(e *broker.Entry) broker.Store {
+	if !isRemote(e) {
+		return l.store
+	}
+	for i := range l.remotes {
+		if l.remotes[i].store.Entry(e.Key) == e {
+			return l.remotes[i].store
+		}
+	}
+	return gone{}
+}
+
+// gone is the store of an entry that its broker has back.
+type gone struct{}
+
+func (gone) Publish(broker.Publish) error               { return errMoving }
+func (gone) Demand(string, broker.Demand)               {}
+func (gone) Message(*broker.Entry) *broker.Message      { return nil }
+func (gone) Load([]*broker.Entry)                       {}
+func (gone) Meta(e *broker.Entry) broker.Meta           { return broker.Meta{Queue: e.Queue.Name} }
+func (gone) Settle(*broker.Entry, broker.Counter)       {}
+func (gone) SettleNow(*broker.Entry, broker.Counter)    {}
+func (gone) Return(*broker.Entry, broker.Meta) bool     { return false }
+func (gone) Retry(*broker.Entry, broker.Meta) bool      { return false }
+func (gone) DeadLetter(*broker.Entry, broker.Meta) bool { return false }
+
+// entry is the live entry of that key, nil if there is none.
+func (l *lane) entry(k ledger.Key) *broker.Entry {
+	if k&broker.RemoteKey == 0 {
+		return l.ledger.Entry(k)
+	}
+	for i := range l.remotes {
+		if e := l.remotes[i].store.Entry(k); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// entriesIn are the live entries of some queues, wherever they are.
+func (l *lane) entriesIn(in func(q *ledger.Queue) bool) iter.Seq[*broker.Entry] {
+	return func(yield func(*broker.Entry) bool) {
+		for e := range l.ledger.EntriesIn(in) {
+			if !yield(e) {
+				return
+			}
+		}
+		for i := range l.remotes {
+			for e := range l.remotes[i].store.Entries() {
+				if in(e.Queue) && !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// entriesOf are those of one queue.
+func (l *lane) entriesOf(q *queue) iter.Seq[*broker.Entry] {
+	return l.entriesIn(func(at *ledger.Queue) bool { return at.Name == q.name })
+}
+
+// far is how many of the queue's messages a broker has delivered here.
+func (q *queue) far() int {
+	n := 0
+	if q.lane == nil {
+		return 0
+	}
+	for i := range q.lane.remotes {
+		n += q.lane.remotes[i].store.Live(q.name)
+	}
+	return n
+}
+
+// isFar says whether a broker may hold messages of the queue.
+func (l *lane) isFar(name string) bool {
+	return slices.ContainsFunc(l.remotes, func(r remote) bool { return r.store.Has(name) })
+}
+
+// countedFar are the counters of a queue of a broker's. No record of its messages
+// is waited for, so that some of them are on their way to the log.
+func (l *lane) countedFar(name string) map[string]uint64 {
+	sum := l.ledger.Uncommitted(name)
+	if at := l.ledger.Queue(name); at != nil {
+		for i, n := range at.Counters {
+			sum[i] += n
+		}
+	}
+	if q := l.queues[name]; q != nil && q.counts != nil {
+		for i, n := range q.counts {
+			sum[i] += n
+		}
+	}
+	return ledger.Shown(&sum)
+}
+
+// traced is what is kept of an entry's trace in memory.
+func (l *lane) traced(e *broker.Entry) (spans string, lastFailure int64) {
+	if !isRemote(e) {
+		return l.ledger.Traced(e)
+	}
+	meta := l.storeOf(e).Meta(e)
+	return meta.Spans, meta.LastFailure
+}
+
+// lookahead is how many messages more than its workers take a lane has of a
+// queue in which one may have to wait for others.
+const lookahead = 256
+
+// demand tells the brokers that have messages of the queue what its consumers
+// ask for. What nobody is there for goes back.
+func (q *queue) demand() {
+	l := q.lane
+	if len(l.remotes) == 0 {
+		return
+	}
+	d := broker.Demand{Window: q.window(), FIFO: q.policy.fifo, MaxPriority: q.policy.maxPriority}
+	switch {
+	case d.Window == 0 || l.draining:
+		d.Window = 0
+		l.giveBack(q)
+	case q.policy.Serial:
+		d.Window = 1
+	case q.policy.fifo: // always the same: to change it may change the order
+		d.Window = 2 * lookahead
+	case len(q.filters) > 0, q.jobs != nil, q.policy.maxPriority > 0:
+		d.Window += lookahead
+	}
+	for i := range l.remotes {
+		if r := l.remotes[i].store; r.Has(q.name) || broker.Store(r) == q.store {
+			r.Demand(q.name, d)
+		}
+	}
+}
+
+// giveBack returns to its broker what is in nobody's hands.
+func (l *lane) giveBack(q *queue) {
+	for i := range l.remotes {
+		var back []*broker.Entry
+		for e := range l.remotes[i].store.Entries() {
+			if e.Queue.Name == q.name && e.Slot == nil {
+				back = append(back, e)
+			}
+		}
+		slices.SortFunc(back, func(a, b *broker.Entry) int { return int(a.Key) - int(b.Key) })
+		for _, e := range back {
+			q.remove(e)
+			q.end(e)
+			l.remotes[i].store.GiveBack(e)
+		}
+	}
+}
+
+// received has an entry of a broker's say what its queue makes of its message.
+func (l *lane) received(q *queue, e *broker.Entry, m *broker.Message) {
+	if field := q.policy.GroupField; field != "" {
+		e.Group = ledger.GroupOf(l.document.Input(m.Body).Member(field))
+	}
+	if q.policy.DelayMs == 0 || e.Attempt > 1 || e.Generation > 0 || !scheduled(e) {
+		return
+	}
+	due := m.PublishedAt + q.policy.DelayMs*int64(time.Millisecond)
+	if q.policy.fifo {
+		due = max(due, q.lastDue)
+		q.lastDue = due
+	}
+	e.Due = max(e.Due, due)
+}
+
+// staysInOrder says that a delayed entry waits where it is, lest it is passed.
+func (l *lane) staysInOrder(e *broker.Entry) bool { return isRemote(e) && l.queueOf(e).groups != nil }
+
+// storeOfPublish is where a publish goes: what is not due waits in the mesh.
+func (q *queue) storeOfPublish(due int64) broker.Store {
+	if due > 0 {
+		return q.lane.store
+	}
+	return q.store
+}
+
+// wordsOf are those of who took a publish.
+func (l *lane) wordsOf(by broker.Store) *words {
+	for i := range l.remotes {
+		if broker.Store(l.remotes[i].store) == by {
+			return &l.remotes[i].words
+		}
+	}
+	if by == nil && l.s.adapter != nil {
+		return &l.s.adapter.words // nothing was stored
+	}
+	return &l.s.words
+}
+
+// part is what of a publish to a topic goes to one store.
+type part struct {
+	store broker.Store
+	to    []broker.Copy
+}
+
+// publishTopic stores a publish for its topic's queues. What goes to brokers is
+// stored first, and the rest once that is.
+func (l *lane) publishTopic(p *publication, copies []broker.Copy) error {
+	if len(l.remotes) == 0 {
+		return l.publishPart(p, part{l.store, copies})
+	}
+	var own []broker.Copy
+	for i, q := range p.to {
+		at := q.storeOfPublish(p.due)
+		if at == broker.Store(l.store) {
+			own = append(own, copies[i])
+			continue
+		}
+		k := slices.IndexFunc(p.parts, func(x part) bool { return x.store == at })
+		if k < 0 {
+			k = len(p.parts)
+			p.parts = append(p.parts, part{store: at})
+		}
+		p.parts[k].to = append(p.parts[k].to, copies[i])
+	}
+	if len(own) > 0 {
+		p.parts = append(p.parts, part{l.store, own})
+	}
+	p.by = p.parts[0].store
+	return l.nextPart(p)
+}
+
+func (l *lane) nextPart(p *publication) error {
+	next := p.parts[0]
+	p.parts = p.parts[1:]
+	return l.publishPart(p, next)
+}
+
+func (l *lane) publishPart(p *publication, x part) error {
+	return x.store.Publish(broker.Publish{
+		Message: &p.message, Topic: p.route.topic, To: x.to, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p,
+	})
+}
+
+// storedPart goes on with what is not stored yet.
+func (l *lane) storedPart(p *publication, r broker.Receipt) {
+	if len(p.parts) == 0 {
+		l.storedTopic(p, r)
+		return
+	}
+	if err := l.nextPart(p); err != nil {
+		l.Refused(p, err)
+	}
+}
+
+// bindRemote has a broker's queue receive its topic. What asks whether that is
+// so is answered when it is.
+func (l *lane) bindRemote(q *queue) {
+	r, ok := q.store.(broker.RemoteStore)
+	if !ok {
+		return
+	}
+	l.bindings.binding++
+	r.Bind(q.name, q.topic, func() {
+		l.bindings.binding--
+		l.bindings.answerReady()
+	})
+}
+
+func (l *lane) unbindRemote(q *queue) {
+	for i := range l.remotes {
+		l.remotes[i].store.Unbind(q.name, q.topic)
+	}
+}
+
+// purgeRemotes removes the queues of an execution.
+func (l *lane) purgeRemotes(execution string) {
+	for i := range l.remotes {
+		var all []string
+		for name := range l.remotes[i].store.Queues() {
+			if closing.ExecutionOf(name) == execution {
+				all = append(all, name)
+			}
+		}
+		for _, name := range all {
+			l.remotes[i].store.Forget(name)
+		}
+	}
+}
+
+func (l *lane) forgetRemote(name string) {
+	for i := range l.remotes {
+		l.remotes[i].store.Forget(name)
+	}
+}
+
+// emptying says whether a broker has the queue. One that holds nothing any more
+// is removed, which takes a moment.
+func (l *lane) emptying(name string) bool {
+	far := false
+	for i := range l.remotes {
+		r := &l.remotes[i]
+		if !r.store.Has(name) {
+			continue
+		}
+		far = true
+		if !r.looking[name] {
+			r.looking[name] = true
+			l.removeIfEmpty(r, name)
+		}
+	}
+	return far
+}
+
+const lookTimeout = 5 * time.Second
+
+func (l *lane) removeIfEmpty(r *remote, name string) {
+	delays := r.delays(name)
+	l.s.lanes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+		defer cancel()
+		depth, err := r.Depth(ctx, name, delays)
+		l.Post(func() {
+			delete(r.looking, name)
+			if err == nil && depth == (broker.Depth{}) && r.store.Live(name) == 0 {
+				r.store.Forget(name)
+			}
+		})
+	})
+}
+
+func (r *remote) delays(name string) []int64 {
+	for queue, delays := range r.store.Queues() {
+		if queue == name {
+			return delays
+		}
+	}
+	return nil
+}
+
+// askFar looks for a group's dead letter on the broker that has it; false: the dlq
+// service is to be asked. The group goes on when it is not there any more.
+func (l *lane) askFar(name groupName, x *block) bool {
+	if !l.isFar(name.queue) {
+		return false
+	}
+	if x.asking {
+		return true
+	}
+	x.asking = true
+	step := x.step
+	l.s.lanes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+		defer cancel()
+		there := false
+		for _, r := range l.s.remotes {
+			found, err := r.Browse(ctx, name.queue, 1, x.letter)
+			there = there || err != nil || len(found) > 0
+		}
+		l.Post(func() {
+			x.asking = false
+			if l.blocks.all[name] == x && x.step == step && !there {
+				l.blocks.remove(l, name)
+			}
+		})
+	})
+	return true
+}
+
+// farQueue is a queue of a lane's that a broker has.
+type farQueue struct {
+	*remoteBroker
+	queue  string
+	delays []int64
+	live   int64 // delivered to the lane
+	// refused: its execution is closed, so that nothing may be redriven.
+	refused bool
+}
+
+// farQueues are the lane's that are wanted.
+func (l *lane) farQueues(wanted func(queue string) bool) (all []farQueue) {
+	for i := range l.remotes {
+		r := &l.remotes[i]
+		for queue, delays := range r.store.Queues() {
+			if wanted(queue) {
+				all = append(all, farQueue{r.remoteBroker, queue, delays, int64(r.store.Live(queue)), l.closed.Refuses(queue) != nil})
+			}
+		}
+	}
+	return all
+}
+
+// lookFar adds what brokers have of queues. One that is away says nothing.
+func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) error {
+	if len(s.remotes) == 0 || len(queues) == 0 {
+		return nil
+	}
+	at := make(map[string]*protocol.QueueInfo, len(queues))
+	for i := range queues {
+		at[queues[i].Queue] = &queues[i]
+	}
+	found, err := gather(ctx, s, func(l *lane) []farQueue {
+		return l.farQueues(func(queue string) bool { return at[queue] != nil })
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range slices.Concat(found...) {
+		depth, err := f.Depth(ctx, f.queue, f.delays)
+		if err != nil {
+			s.log.Debug("a queue could not be looked at", "broker", f.Name(), "queue", f.queue, "error", err)
+			continue
+		}
+		q := at[f.queue]
+		q.Ready += depth.Ready
+		q.Waiting += depth.Waiting
+		q.Dead += depth.Dead
+	}
+	return nil
+}
+
+// addFar adds what brokers hold of an execution. What a lane has of it twice, since
+// it is on its way, only keeps it open a little longer.
+func (o *openLane) addFar(ctx context.Context, execution string, reply *protocol.CloseReply) error {
+	if len(o.s.remotes) == 0 {
+		return nil
+	}
+	far, err := ask(ctx, o, func(l *lane) []farQueue {
+		return l.farQueues(func(queue string) bool { return closing.ExecutionOf(queue) == execution })
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range far {
+		depth, err := f.Depth(ctx, f.queue, f.delays)
+		if err != nil {
+			return err
+		}
+		reply.Live += f.live + depth.Ready + depth.Waiting + depth.Dead
+	}
+	return nil
+}
+
+// definedFar adds what brokers hold of a named queue, and removes it if it is to
+// be.
+func (o *openLane) definedFar(ctx context.Context, q *protocol.LaneDefinition, told *protocol.LaneDefined) error {
+	if len(o.s.remotes) == 0 {
+		return nil
+	}
+	name := scope.JobsQueue(q.Queue)
+	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(func(queue string) bool { return queue == name }) })
+	if err != nil {
+		return err
+	}
+	purge := q.Purge && !q.Check
+	for _, f := range far {
+		depth, err := f.Depth(ctx, f.queue, f.delays)
+		if err != nil {
+			return err
+		}
+		if jobs := f.live + depth.Ready + depth.Waiting; purge {
+			told.Discarded += jobs
+		} else {
+			told.Jobs += jobs
+		}
+	}
+	if !purge || len(far) == 0 {
+		return nil
+	}
+	_, err = ask(ctx, o, func(l *lane) bool { return l.purgeFar(name) })
+	return err
+}
+
+// purgeFar discards what a broker has of a queue, and the queue with it.
+func (l *lane) purgeFar(name string) bool {
+	for i := range l.remotes {
+		for e := range l.remotes[i].store.Entries() {
+			if e.Queue.Name == name {
+				l.drop(e)
+			}
+		}
+	}
+	l.forgetRemote(name)
+	return true
+}
+
+// up is a gauge of whether a broker is there.
+func up(away error) float64 {
+	if away != nil {
+		return 0
+	}
+	return 1
+}
