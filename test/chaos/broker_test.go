@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"context"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,48 +15,6 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/test/harness"
 )
-
-const (
-	brokerKills       = 3
-	brokerKillsInSoak = 20
-)
-
-// kill -9 of RabbitMQ while messages are published, settled, retried, dead-lettered
-// and redriven, all the time and all at once: each answered publish is
-// acknowledged, dead or discarded in the end, consuming goes on without an
-// operator, and no try is spent on the broker's death.
-func TestKilledRabbitMQLosesNothing(t *testing.T) {
-	r := live.StartRabbitMQ(t)
-	at := r.VirtualHost(t)
-	l := &load{t: t, mesh: harness.Start(t, harness.OnRabbitMQ(t, at)...), execution: "killed", decide: life, lingers: someLinger}
-	l.start()
-	awaitQueues(l, r, at)
-	kills, soak, began := 0, harness.Soak(t), time.Now()
-	for kills < brokerKills || soak > 0 && (kills < brokerKillsInSoak || time.Since(began) < soak) {
-		l.progress(200 + rand.Int64N(500))
-		r.Kill(t)
-		harness.Await(t, "the loss shows in /readyz", func() bool { return strings.Contains(unready(t, l.mesh), "rabbitmq") })
-		r.Start(t)
-		kills++
-	}
-	l.progress(500)
-	finishOn(l, at)
-	t.Logf("%d kills", kills)
-}
-
-// awaitQueues waits until all queues of the load are made, and RabbitMQ has
-// written down that they are: of a quorum queue that it made less than three
-// seconds before it is killed it forgets half, and then serves it no more.
-func awaitQueues(l *load, r *live.RabbitMQ, at string) {
-	l.t.Helper()
-	const each = 4 // the queue itself, two delays, dead letters
-	harness.Await(l.t, "all queues are made", func() bool {
-		var all []struct{ State string }
-		r.Admin(l.t, http.MethodGet, "/api/queues"+at[strings.LastIndex(at, "/"):], nil, &all)
-		return len(all) == each*queues
-	})
-	harness.Wait(l.t, 5*time.Second)
-}
 
 // finishOn ends a load on RabbitMQ and lets the mesh come to rest: then every
 // message is accounted for, and the broker's queues are as empty as the mesh
