@@ -138,6 +138,9 @@ func (l *lane) answerCall(p *publication, id uuid.UUID) {
 
 // refuseCall answers a call with an error, as functions do.
 func (s *Service) refuseCall(reply string, err error) {
+	if reply == "" {
+		return
+	}
 	answer := mesh.ErrorAnswer(err)
 	answer.Subject = reply
 	if err := s.bulk.PublishMsg(answer); err != nil {

@@ -59,6 +59,7 @@ func (l *lane) define(name string, config *protocol.QueueDefinition) {
 	q := l.queue(queue)
 	q.jobs.definition = config
 	if config == nil {
+		q.jobs.disband(q)
 		return
 	}
 	q.setPolicy(q.jobs.policy())
@@ -68,6 +69,19 @@ func (l *lane) define(name string, config *protocol.QueueDefinition) {
 	}
 	q.demand()
 	l.wake(q)
+}
+
+// disband forgets who would take jobs that the queue has none of.
+func (j *jobs) disband(q *queue) {
+	for f, n := range j.lines {
+		if n.size > 0 {
+			continue
+		}
+		for _, c := range n.consumers {
+			q.detach(c)
+		}
+		delete(j.lines, f)
+	}
 }
 
 // policy is how failures of the queue's jobs are answered.

@@ -109,10 +109,12 @@ func (s *Service) found(at *slot, m *nats.Msg) {
 	}
 }
 
-// bereave answers those whose publishes were passed on to an owner that is gone.
+// bereave answers those whose publishes were passed on to an owner that is gone,
+// as it answers calls: some are.
 func (s *Service) bereave(at *slot) {
 	for _, reply := range at.passed.orphaned() {
-		s.refuse(reply, errGone)
+		s.refused.Add(1)
+		s.refuseCall(reply, errGone)
 	}
 }
 
