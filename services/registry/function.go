@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,7 +42,7 @@ func provider[Q, R any](s *Service, id string, h func(context.Context, Q) (R, er
 func serveFunction[Q, R any](s *Service, namespace, id string, h func(context.Context, Q) (R, error)) error {
 	return mesh.Endpoint(s.mesh, endpointName(id), protocol.FunctionSubject(namespace, id), func(ctx context.Context, input json.RawMessage) (r R, err error) {
 		var q Q
-		if err := readInput(id, input, &q); err != nil {
+		if err := mesh.ReadInput(id, input, &q); err != nil {
 			return r, err
 		}
 		return h(ctx, q)
@@ -74,30 +73,4 @@ func (s *Service) refusePrivate() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// readInput reads a function's input, an object without fields that it does not
-// know; none is an empty one.
-func readInput(id string, input json.RawMessage, into any) error {
-	if len(input) == 0 {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(input))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		return nil
-	}
-	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
-	switch field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); {
-	case unknown:
-		return protocol.Errorf(protocol.CodeInvalidArgs, "%s has no argument %.100s: leave it out, or see whether it is misspelt", id, field)
-	case isType && wrong.Field == "":
-		return protocol.Errorf(protocol.CodeInvalidArgs, "the input of %s is a JSON %s: it is an object", id, wrong.Value)
-	case isType:
-		name := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
-		return protocol.Errorf(protocol.CodeInvalidArgs, "%s of %s is a JSON %s: it is of the type %s", name, id, wrong.Value, wrong.Type)
-	default:
-		return protocol.Errorf(protocol.CodeInvalidArgs, "the input of %s cannot be read: %v", id, err)
-	}
 }

@@ -1,9 +1,6 @@
 package router
 
 import (
-	"bytes"
-	"encoding/json"
-
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
@@ -82,18 +79,11 @@ func (in *callIngress) passCall(at *slot, m *nats.Msg) error {
 	return nil
 }
 
-// readCall reads a call's input, an object without fields that it does not know.
-func readCall(input []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(input))
-	decoder.DisallowUnknownFields()
-	return decoder.Decode(into)
-}
-
 // readData reads a call of protocol.FunctionPublish.
 func readData(m *nats.Msg) (request, error) {
 	var q protocol.DataRequest
-	if err := readCall(m.Data, &q); err != nil {
-		return request{}, protocol.Errorf(protocol.CodeInvalidArgs, "the request is not what %s takes (topic or queue, and data): %v", protocol.FunctionPublish, err)
+	if err := mesh.ReadInput(protocol.FunctionPublish, m.Data, &q); err != nil {
+		return request{}, err
 	}
 	name, err := q.Target()
 	if err == nil && q.Data == nil {

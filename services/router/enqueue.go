@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/filter"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -130,8 +131,8 @@ func priorityOf(text string) uint8 {
 // readEnqueue reads a call of protocol.FunctionEnqueue.
 func readEnqueue(m *nats.Msg) (request, error) {
 	var q protocol.EnqueueRequest
-	if err := readCall(m.Data, &q); err != nil {
-		return request{}, protocol.Errorf(protocol.CodeInvalidArgs, "the request is not what %s takes (queue, function_id, data, messageReceiptId, namespace, traceparent, baggage): %v", protocol.FunctionEnqueue, err)
+	if err := mesh.ReadInput(protocol.FunctionEnqueue, m.Data, &q); err != nil {
+		return request{}, err
 	}
 	if strings.TrimSpace(q.Queue) == "" || strings.TrimSpace(q.FunctionID) == "" {
 		return request{}, protocol.Errorf(protocol.CodeInvalidArgs, "a job needs a queue and a function_id: one of them is missing")

@@ -174,7 +174,7 @@ func refusals(_ *testing.T, _ *harness.Mesh, c caller) {
 		protocol.FunctionTopicStats, protocol.FunctionDLQMessages, protocol.FunctionPublish,
 	}
 	for _, id := range targets {
-		for _, input := range []string{`{}`, ``, `{"queue":"a","topic":"b"}`, `{"queue":"a","topick":"b"}`, `["a"]`, `"a"`, `{"queue":1}`, `{"queue":`} {
+		for _, input := range []string{`{}`, ``, `{"queue":"a","topic":"b"}`, `{"queue":"a","topick":"b"}`, `["a"]`, `"a"`, `{"queue":1}`, `{"queue":`, `{} {}`, `{"topic":"a","data":1} x`} {
 			c.refused("default", id, input, protocol.CodeInvalidArgs)
 		}
 		more := ""
