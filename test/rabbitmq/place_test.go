@@ -26,6 +26,7 @@ type place struct {
 
 // TestOnTheBroker shares one mesh between its parts.
 func TestOnTheBroker(t *testing.T) {
+	t.Parallel()
 	server := live.SharedRabbitMQ(t)
 	at := server.VirtualHost(t)
 	mesh := harness.Start(t, harness.OnRabbitMQ(t, at)...)
