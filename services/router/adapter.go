@@ -2,15 +2,23 @@ package router
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
-const configureAgain = 250 * time.Millisecond
+const (
+	configureAgain = 250 * time.Millisecond
+	// earlierLooks is how often in a row a registry must be there that does not
+	// know the configuration, to be one of an earlier version: one that starts may
+	// be so for a moment.
+	earlierLooks = 4
+)
 
 // configure finds out from the registry on which broker queues are. It waits for
 // it: a message must not be stored where nobody looks for it.
@@ -20,10 +28,17 @@ func (s *Service) configure(ctx context.Context) error {
 	}
 	t := time.NewTicker(configureAgain)
 	defer t.Stop()
-	for {
+	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
 			return s.adapt(stored.Config.Adapter)
+		}
+		earlier++
+		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
+			earlier = 0
+		}
+		if earlier == earlierLooks {
+			return nil // with it there is no adapter but the built-in one
 		}
 		select {
 		case <-t.C:
@@ -33,17 +48,43 @@ func (s *Service) configure(ctx context.Context) error {
 	}
 }
 
+// hasRegistry says whether any registry answers.
+func (s *Service) hasRegistry(ctx context.Context) bool {
+	_, err := mesh.Request[protocol.WorkersPage](ctx, s.bulk, protocol.SubjectWorkers, protocol.WorkersRequest{Limit: 1})
+	return err == nil
+}
+
 // adapt makes the broker that the configuration names.
 func (s *Service) adapt(a protocol.Adapter) error {
-	c, chosen := config.RabbitMQOf(a)
-	if !chosen {
-		return nil
-	}
-	b, err := rabbitmq.New(rabbitmq.Options{URL: c.AMQPURL, Prefix: c.Prefix, Logger: s.log})
-	if err != nil {
+	b, err := s.brokerOf(a)
+	if err != nil || b == nil {
 		return err
 	}
 	s.remotes = append(s.remotes, &remoteBroker{Remote: b, words: wordsFor(b)})
 	s.adapter = s.remotes[len(s.remotes)-1]
 	return nil
+}
+
+// brokerOf is the broker of an adapter; nil for the built-in one.
+func (s *Service) brokerOf(a protocol.Adapter) (broker.Remote, error) {
+	c, chosen := config.RabbitMQOf(a)
+	if !chosen {
+		return nil, nil //nolint:nilnil // no broker is no error
+	}
+	return rabbitmq.New(rabbitmq.Options{URL: c.AMQPURL, Prefix: c.Prefix, Logger: s.log})
+}
+
+// tryTime bounds tryAdapter.
+const tryTime = 4 * time.Second
+
+// tryAdapter says whether this router could use an adapter: it connects to its
+// broker, and leaves it again.
+func (s *Service) tryAdapter(ctx context.Context, a protocol.Adapter) (protocol.Empty, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	b, err := s.brokerOf(a)
+	if err != nil || b == nil {
+		return protocol.Empty{}, err
+	}
+	return protocol.Empty{}, errors.Join(b.Open(ctx), b.Close(ctx))
 }

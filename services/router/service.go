@@ -357,6 +357,9 @@ func (s *Service) serve(ctx context.Context) error {
 		return err
 	}
 	s.lifecycle.Add("publishes of data", data.Drain)
+	if err := mesh.EveryInstance(s.mesh, "adapter", protocol.SubjectAdapterCheck, s.tryAdapter); err != nil {
+		return err
+	}
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {
 		return err
 	}
