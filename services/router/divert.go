@@ -45,6 +45,7 @@ func (q *queue) behind(e *broker.Entry) []*broker.Entry {
 // says whether e was.
 func (l *lane) divert(q *queue, e *broker.Entry, meta broker.Meta) bool {
 	behind := q.behind(e)
+	l.divertArrivals(q, e)
 	if len(behind) == 0 {
 		return l.giveUp(e, meta)
 	}

@@ -26,8 +26,11 @@ type lane struct {
 	ledger  *ledger.Ledger
 	store   *builtin.Store
 	remotes []remote // in the order of Service.brokers
-	seal    seal
-	epoch   string
+	// divertedUntil is until when (ns since the epoch) what was published in a
+	// group on a broker follows a dead letter.
+	divertedUntil map[groupName]int64
+	seal          seal
+	epoch         string
 
 	now  int64 // Service.clock: monotonic, for time limits
 	wall int64 // ns since the epoch, for due times
@@ -341,6 +344,9 @@ func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 		return
 	case q.over():
 		l.stray(e, q)
+		return
+	case l.follows(q, e, m):
+		l.followLetter([]*broker.Entry{e}, "a message before it in its group was dead-lettered")
 		return
 	case e.Due > l.wall:
 		l.later(e)

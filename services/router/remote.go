@@ -4,7 +4,10 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-mq/waybill/internal/closing"
 	"github.com/waybill-mq/waybill/internal/ledger"
@@ -297,6 +300,30 @@ func (l *lane) received(q *queue, e *broker.Entry, m *broker.Message) {
 // staysInOrder says that a delayed entry waits where it is, lest it is passed.
 func (l *lane) staysInOrder(e *broker.Entry) bool { return isRemote(e) && l.queueOf(e).groups != nil }
 
+// maxDiverted bounds the groups of which it is remembered that a letter was
+// followed: they are forgotten together.
+const maxDiverted = 1 << 14
+
+// divertArrivals has what a broker still holds of e's group follow it too.
+func (l *lane) divertArrivals(q *queue, e *broker.Entry) {
+	if !isRemote(e) {
+		return
+	}
+	if l.divertedUntil == nil || len(l.divertedUntil) >= maxDiverted {
+		l.divertedUntil = make(map[groupName]int64)
+	}
+	l.divertedUntil[groupName{q.name, q.groupOf(e)}] = l.wall
+}
+
+// follows says whether an entry was published before a dead letter of its group
+// that it is to follow.
+func (l *lane) follows(q *queue, e *broker.Entry, m *broker.Message) bool {
+	if len(l.divertedUntil) == 0 || !isRemote(e) || q.groups == nil || e.Generation > 0 {
+		return false
+	}
+	return m.PublishedAt <= l.divertedUntil[groupName{q.name, q.groupOf(e)}]
+}
+
 // storeOfPublish is where a publish goes: what is not due waits in the mesh.
 func (q *queue) storeOfPublish(due int64) broker.Store {
 	if due > 0 {
@@ -526,19 +553,30 @@ func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) erro
 	if err != nil {
 		return err
 	}
+	var mu sync.Mutex
+	var looks errgroup.Group
+	looks.SetLimit(looksAtOnce)
 	for _, f := range slices.Concat(found...) {
-		depth, err := f.Depth(ctx, f.queue, f.delays)
-		if err != nil {
-			s.log.Debug("a queue could not be looked at", "broker", f.Name(), "queue", f.queue, "error", err)
-			continue
-		}
-		q := at[f.queue]
-		q.Ready += depth.Ready
-		q.Waiting += depth.Waiting
-		q.Dead += depth.Dead
+		looks.Go(func() error {
+			depth, err := f.Depth(ctx, f.queue, f.delays)
+			if err != nil {
+				s.log.Debug("a queue could not be looked at", "broker", f.Name(), "queue", f.queue, "error", err)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			q := at[f.queue]
+			q.Ready += depth.Ready
+			q.Waiting += depth.Waiting
+			q.Dead += depth.Dead
+			return nil
+		})
 	}
-	return nil
+	return looks.Wait()
 }
+
+// looksAtOnce is how many queues are looked at together.
+const looksAtOnce = 8
 
 // addFar adds what brokers hold of an execution. What a lane has of it twice, since
 // it is on its way, only keeps it open a little longer.
