@@ -11,9 +11,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 )
 
 type runCommand struct {
+	Broker  string        `help:"Measure the mesh with its queues on a broker beside a raw client of it (rabbitmq), which is started as deploy/brokers says." placeholder:"NAME"`
 	Quick   bool          `help:"A minute's worth: one round, short, fewer queues and messages."`
 	Only    []string      `help:"Only these scenarios (${scenarios})."                            placeholder:"NAME"`
 	Systems []string      `help:"Only these systems (${systems})."                                placeholder:"NAME"`
@@ -23,6 +26,8 @@ type runCommand struct {
 	Profile string        `help:"Directory for CPU and allocation profiles of clients and servers." placeholder:"DIR"`
 	JSON    bool          `help:"Print every value as JSON instead of the tables."`
 	Into    string        `help:"Markdown file to write the tables into as well, in place of what stands between the lines <!-- results --> and <!-- /results -->." placeholder:"FILE" type:"existingfile"`
+
+	rabbitMQ *live.RabbitMQ // of the run, a virtual host for each measurement
 }
 
 // Run measures and reports.
@@ -41,10 +46,20 @@ func (c *runCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	beside, err := choose(systems, c.Systems, func(s system) string { return s.name })
+	measured := systems
+	if c.Broker != "" {
+		if measured = besides[c.Broker]; measured == nil {
+			return fmt.Errorf("no broker %q is measured: rabbitmq is", c.Broker)
+		}
+		if c.rabbitMQ, err = live.RunRabbitMQ(c.Data); err != nil {
+			return err
+		}
+	}
+	beside, err := choose(measured, c.Systems, func(s system) string { return s.name })
 	if err != nil {
 		return err
 	}
+	chosen = slices.DeleteFunc(chosen, func(sc scenario) bool { return !slices.ContainsFunc(beside, sc.has) })
 	if c.Profile != "" {
 		if c.Profile, err = filepath.Abs(c.Profile); err != nil {
 			return err
@@ -110,8 +125,15 @@ func (c *runCommand) measureAll(ctx context.Context, r *report) error {
 }
 
 func (c *runCommand) measureOne(ctx context.Context, r *report, sc *scenario, sys system, round int) error {
+	remove := func() error { return nil }
+	if c.rabbitMQ != nil {
+		var err error
+		if sys.amqp, remove, err = c.rabbitMQ.MakeVirtualHost(); err != nil {
+			return err
+		}
+	}
 	values, spent, err := measure(ctx, sc, sys, r.Settings, c.Data, c.Profile)
-	if err != nil {
+	if err = errors.Join(err, remove()); err != nil {
 		return fmt.Errorf("%s on %s: %w", sc.name, sys.name, err)
 	}
 	r.add(sc, sys, values, spent)

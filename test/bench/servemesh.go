@@ -6,12 +6,14 @@ import (
 	"os"
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/telemetry"
 )
 
 type serveMeshCommand struct {
 	Sync up.Sync `help:"When what is answered is on the disk."`
 	Data string  `required:""`
+	AMQP string  `name:"amqp" help:"The RabbitMQ that has the queues; default none."`
 }
 
 // Run serves what waybill up serves.
@@ -22,7 +24,11 @@ func (c *serveMeshCommand) Run(ctx context.Context) error {
 		return err
 	}
 	defer flush()
-	mesh, err := up.Start(ctx, up.Options{Data: c.Data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Sync: c.Sync, Version: version, Logger: log})
+	o := up.Options{Data: c.Data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Sync: c.Sync, Version: version, Logger: log}
+	if c.AMQP != "" {
+		o.Change = config.Document{"adapter": map[string]any{"name": "rabbitmq", "config": map[string]any{"amqp_url": c.AMQP}}}
+	}
+	mesh, err := up.Start(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -39,7 +40,11 @@ func startServer(ctx context.Context, s system, data string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &server{dir: dir, cmd: exec.CommandContext(ctx, program, append(s.serve, "--data="+dir)...)}
+	args := append(slices.Clone(s.serve), "--data="+dir)
+	if s.amqp != "" {
+		args = append(args, "--amqp="+s.amqp)
+	}
+	srv := &server{dir: dir, cmd: exec.CommandContext(ctx, program, args...)}
 	srv.cmd.Stderr = os.Stderr
 	if srv.orders, err = srv.cmd.StdinPipe(); err != nil {
 		return nil, err

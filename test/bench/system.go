@@ -11,6 +11,8 @@ type system struct {
 	title   string
 	serve   []string // arguments that make this program its server; none: it needs none
 	connect func(ctx context.Context, url string) (broker, error)
+	// amqp is the RabbitMQ of one measurement, for the systems beside it.
+	amqp string
 }
 
 // The systems, by name.
@@ -21,17 +23,28 @@ const (
 	meshAlways = "mesh-always"
 	rawEach    = "raw-each"
 	inProcess  = "in-process"
+	rawRabbit  = "raw-rabbitmq"
+	meshRabbit = "mesh-rabbitmq"
 )
 
 // systems are in the order they take turns. The two that are like each other
 // are neighbours: what each answers for is the same.
 var systems = []system{
-	{raw, "raw JetStream, sync 2m", []string{"serve-raw", "--sync=2m"}, connectRaw},
-	{mesh2m, "mesh, sync 2m", []string{"serve-mesh", "--sync=2m"}, connectMesh},
-	{rawAlways, "raw JetStream, sync always", []string{"serve-raw", "--sync=always"}, connectRaw},
-	{meshAlways, "mesh, sync always", []string{"serve-mesh", "--sync=always"}, connectMesh},
-	{rawEach, "raw JetStream, sync 2m, a consumer for each queue", []string{"serve-raw", "--sync=2m"}, connectRawEach},
-	{inProcess, "a Go channel", nil, func(context.Context, string) (broker, error) { return newInProcess(), nil }},
+	{name: raw, title: "raw JetStream, sync 2m", serve: []string{"serve-raw", "--sync=2m"}, connect: connectRaw},
+	{name: mesh2m, title: "mesh, sync 2m", serve: []string{"serve-mesh", "--sync=2m"}, connect: connectMesh},
+	{name: rawAlways, title: "raw JetStream, sync always", serve: []string{"serve-raw", "--sync=always"}, connect: connectRaw},
+	{name: meshAlways, title: "mesh, sync always", serve: []string{"serve-mesh", "--sync=always"}, connect: connectMesh},
+	{name: rawEach, title: "raw JetStream, sync 2m, a consumer for each queue", serve: []string{"serve-raw", "--sync=2m"}, connect: connectRawEach},
+	{name: inProcess, title: "a Go channel", connect: func(context.Context, string) (broker, error) { return newInProcess(), nil }},
+}
+
+// besides are the systems that are compared where the mesh's queues are on a
+// broker, by the broker's name.
+var besides = map[string][]system{
+	"rabbitmq": {
+		{name: rawRabbit, title: "raw RabbitMQ, quorum queues", connect: connectAMQP},
+		{name: meshRabbit, title: "mesh on RabbitMQ", serve: []string{"serve-mesh", "--sync=always"}, connect: connectMesh},
+	},
 }
 
 // broker is a system as its users see it. Queues have numbers.

@@ -276,8 +276,7 @@ func (s *store) arrive(x *session, d *delivered) {
 	meta.Queue = x.c.place.queue
 	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag}
 	v.ident = ident{meta.Queue, m.ID, meta.Generation, number(d.Headers[headerCopy])}
-	if own && (s.idents[v.ident] != nil || s.finished.has(v.ident)) {
-		x.settle(settling{tag: v.tag})
+	if own && s.known(v) {
 		return
 	}
 	s.recall(v)
@@ -297,6 +296,23 @@ func (s *store) arrive(x *session, d *delivered) {
 		return
 	}
 	s.lane.Arrived(&v.entry, m)
+}
+
+// known says whether a delivery is nothing new, and sees to it: it was settled, or
+// is a copy that was written twice. Or it is a message that leaves, and whose
+// connection was lost meanwhile: its copy, on its way still, is for this delivery
+// then.
+func (s *store) known(v *live) bool {
+	at := s.idents[v.ident]
+	switch {
+	case at != nil && at.lost:
+		at.x, at.tag, at.lost = v.x, v.tag, false
+	case at != nil || s.finished.has(v.ident):
+		v.x.settle(settling{tag: v.tag})
+	default:
+		return false
+	}
+	return true
 }
 
 // state has the entry say what its meta does.

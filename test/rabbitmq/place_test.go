@@ -1,0 +1,144 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
+	"github.com/waybill-mq/waybill/test/harness"
+)
+
+// place is a mesh and the virtual host that has its queues.
+type place struct {
+	*testing.T
+	mesh   *harness.Mesh
+	server *live.RabbitMQ
+	amqp   string
+	client *client.Client
+}
+
+// TestOnTheBroker shares one mesh between its parts.
+func TestOnTheBroker(t *testing.T) {
+	t.Parallel()
+	server := live.SharedRabbitMQ(t)
+	at := server.VirtualHost(t)
+	mesh := harness.Start(t, harness.OnRabbitMQ(t, at)...)
+	for name, test := range map[string]func(*place){
+		"HoldingQueueOutlivesItsMessages": (*place).holdingQueue, "Names": (*place).names,
+		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := mesh.For(t)
+			test(&place{T: t, mesh: m, server: server, amqp: at, client: m.Connect()})
+		})
+	}
+}
+
+// channel is one of a connection of the test's own.
+func (p *place) channel() *amqp.Channel {
+	p.Helper()
+	conn, err := amqp.Dial(p.amqp)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return ch
+}
+
+// depth is how many messages wait in a queue; -1: there is none.
+func (p *place) depth(queue string) int {
+	p.Helper()
+	ch := p.channel()
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if e, is := errors.AsType[*amqp.Error](err); is && e.Code == amqp.NotFound {
+		return -1
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	return q.Messages
+}
+
+func (p *place) awaitDepth(queue string, n int) {
+	p.Helper()
+	ch := p.channel()
+	harness.Await(p, queue+" has so many messages", func() bool {
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil {
+			ch = p.channel()
+			return false
+		}
+		return q.Messages == n
+	})
+}
+
+// vhost is the part of the management interface's paths that names it.
+func (p *place) vhost() string {
+	at, err := url.Parse(p.amqp)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return strings.TrimPrefix(at.Path, "/")
+}
+
+// queueInfo is what the broker says of a queue.
+type queueInfo struct {
+	Name      string         `json:"name"`
+	Type      string         `json:"type"`
+	Arguments map[string]any `json:"arguments"`
+}
+
+func (p *place) queues() (all []queueInfo) {
+	p.Helper()
+	p.server.Admin(p, http.MethodGet, "/api/queues/"+p.vhost(), nil, &all)
+	return all
+}
+
+func (p *place) publish(execution, route, data string) string {
+	p.Helper()
+	r, err := p.client.Publish(p.Context(), client.Queue(execution, route), []byte(data))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return r.MessageID
+}
+
+// work has a route's deliveries handled by what the test sends to the channel
+// that comes with each.
+func (p *place) work(execution, route string, opts ...client.WorkOption) <-chan delivery {
+	p.Helper()
+	deliveries := make(chan delivery, 100)
+	_, err := p.client.Work(p.Context(), execution, route, func(ctx context.Context, d *client.Delivery) error {
+		end := make(chan error, 1)
+		deliveries <- delivery{d, end}
+		select {
+		case err := <-end:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, opts...)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return deliveries
+}
+
+type delivery struct {
+	*client.Delivery
+	end chan<- error
+}
+
+var errFails = errors.New("it fails")
