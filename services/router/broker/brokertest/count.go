@@ -105,7 +105,7 @@ func (s *suite) shortPassesLong() {
 // nothing: neither what runs now nor what is counted of it.
 func (s *suite) superseded() {
 	spec := s.on("r")
-	spec.TimeoutMs, spec.MaxRetries = 300, 3
+	spec.TimeoutMs, spec.MaxRetries = 1500, 3
 	w := s.worker(spec)
 	s.publish("r", []byte("x"))
 	first := w.next()

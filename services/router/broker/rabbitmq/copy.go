@@ -85,7 +85,7 @@ func (s *store) begin(c *copying) {
 	if c.ms > 0 {
 		s.holds(c.v.place, c.ms)
 	}
-	s.setup.do(func(ctx context.Context) {
+	s.setup.do(c.v.place.queue, func(ctx context.Context) {
 		if err := s.prepare(ctx, c); err != nil {
 			c.out.done(err)
 			return

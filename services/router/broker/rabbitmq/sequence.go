@@ -7,48 +7,77 @@ import (
 	"sync"
 )
 
-// sequence does one thing after the other that takes a while.
+// sequence does what takes a while: about the same queue one thing after the
+// other, about different queues side by side.
 type sequence struct {
 	mu    sync.Mutex
-	tasks []func(ctx context.Context)
+	tasks map[string][]func(ctx context.Context) // by queue; the first may be under way
+	ready []string                               // queues whose first is not
 	wake  chan struct{}
 }
 
-func newSequence() *sequence { return &sequence{wake: make(chan struct{}, 1)} }
+func newSequence() *sequence {
+	return &sequence{tasks: make(map[string][]func(ctx context.Context)), wake: make(chan struct{}, desks)}
+}
 
-// do has f called after what was given before.
-func (q *sequence) do(f func(ctx context.Context)) {
+// do has f called after what was given before for the queue.
+func (q *sequence) do(queue string, f func(ctx context.Context)) {
 	q.mu.Lock()
-	q.tasks = append(q.tasks, f)
-	q.mu.Unlock()
+	defer q.mu.Unlock()
+	q.tasks[queue] = append(q.tasks[queue], f)
+	if len(q.tasks[queue]) == 1 {
+		q.beginLocked(queue)
+	}
+}
+
+func (q *sequence) beginLocked(queue string) {
+	q.ready = append(q.ready, queue)
 	select {
 	case q.wake <- struct{}{}:
-	default:
+	default: // as many as there are have been woken
 	}
 }
 
 // run does what it is given until ctx ends.
 func (q *sequence) run(ctx context.Context) {
+	var all sync.WaitGroup
+	for range desks {
+		all.Go(func() { q.work(ctx) })
+	}
+	all.Wait()
+}
+
+func (q *sequence) work(ctx context.Context) {
 	for {
 		select {
 		case <-q.wake:
 		case <-ctx.Done():
 			return
 		}
-		for f := q.next(); f != nil && ctx.Err() == nil; f = q.next() {
+		for queue, f := q.next(); f != nil && ctx.Err() == nil; queue, f = q.next() {
 			f(ctx)
+			q.done(queue)
 		}
 	}
 }
 
-func (q *sequence) next() func(ctx context.Context) {
+// next is what may begin; nil if there is nothing.
+func (q *sequence) next() (queue string, f func(ctx context.Context)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.tasks) == 0 {
-		return nil
+	if len(q.ready) == 0 {
+		return "", nil
 	}
-	f := q.tasks[0]
-	q.tasks[0] = nil
-	q.tasks = q.tasks[1:]
-	return f
+	queue, q.ready = q.ready[0], q.ready[1:]
+	return queue, q.tasks[queue][0]
+}
+
+func (q *sequence) done(queue string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.tasks[queue] = q.tasks[queue][1:]; len(q.tasks[queue]) > 0 {
+		q.beginLocked(queue)
+	} else {
+		delete(q.tasks, queue)
+	}
 }
