@@ -104,8 +104,11 @@ func (j *jobHeaders) keep(h map[string][]string) map[string][]string {
 }
 
 // order gives a job its place in its queue, as the queue's definition says, if
-// its data is what a function takes.
+// its data is what a function takes; none is null.
 func (p *publication) order(d *protocol.QueueDefinition, document *filter.Document) error {
+	if len(p.message.Body) == 0 {
+		p.message.Body = []byte("null")
+	}
 	if !document.Input(p.message.Body).IsJSON() {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "the data of a job for the queue %s is no JSON: it is one JSON value in UTF-8, such as null", p.route.named)
 	}

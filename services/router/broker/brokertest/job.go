@@ -200,15 +200,21 @@ func (s *suite) jobRefused() {
 	equal(s, "jobs", s.jobs().Ready, 1)
 }
 
-// jobIsJSON: what no function could take is refused by a standard queue too.
+// jobIsJSON: what no function could take is refused by a standard queue too;
+// nothing is null.
 func (s *suite) jobIsJSON() {
 	s.define(`{}`)
-	for _, data := range []string{"", "{", "a", "1 2", "\"\xff\""} {
+	for _, data := range []string{"{", "a", "1 2", "\"\xff\""} {
 		if _, refused := s.tryPublish(protocol.PublishJobSubject(s.execution), []byte(data), s.jobHeader("f")); refused == nil || refused.Code != protocol.CodeInvalidArgs {
 			s.Errorf("%q: %v", data, refused)
 		}
 	}
 	equal(s, "jobs", s.jobs().Ready, 0)
+	w := s.server("f")
+	s.enqueue("f", "")
+	d := w.next()
+	equal(s, "what is no data", string(d.Data), "null")
+	d.end(protocol.Acknowledged)
 }
 
 // jobWaits: jobs for a function that nobody serves wait, unspent and looked at
