@@ -115,8 +115,14 @@ func (s *Service) removeQueue(ctx context.Context, q protocol.QueueRemoveRequest
 	return reply, nil
 }
 
-// checkEmpty refuses a queue that holds jobs: CONFLICT.
-func (s *Service) checkEmpty(ctx context.Context, queue string) error {
+// regroups says whether jobs would be in other groups than they were given.
+func regroups(now, wanted *protocol.QueueDefinition) bool {
+	return now != nil && wanted != nil && wanted.Type == protocol.TypeFIFO &&
+		(now.Type != protocol.TypeFIFO || now.MessageGroupField != wanted.MessageGroupField)
+}
+
+// checkEmpty refuses a queue that holds jobs: CONFLICT, with what to do.
+func (s *Service) checkEmpty(ctx context.Context, queue, cure string) error {
 	has, err := s.redefine(ctx, protocol.LaneDefinition{Queue: queue, Check: true})
 	if err != nil {
 		return err
@@ -126,7 +132,7 @@ func (s *Service) checkEmpty(ctx context.Context, queue string) error {
 		return err
 	}
 	if n := has.Jobs + waiting.Total; n > 0 {
-		return protocol.Errorf(protocol.CodeConflict, "the queue %s holds %d jobs: let them be done first, or say that they are to be discarded (purge)", queue, n)
+		return protocol.Errorf(protocol.CodeConflict, "the queue %s holds %d jobs: %s", queue, n, cure)
 	}
 	return nil
 }

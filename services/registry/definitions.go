@@ -73,8 +73,15 @@ func (s *Service) checkDefinitions(ctx context.Context, edit *configEdited, purg
 		if refused = checkChange(queue, now, wanted); refused != nil {
 			break
 		}
-		if wanted == nil && !purge {
-			asking.Go(func() error { return s.checkEmpty(ctx, queue) })
+		switch {
+		case wanted == nil && !purge:
+			asking.Go(func() error {
+				return s.checkEmpty(ctx, queue, "let them be done first, or say that they are to be discarded (purge)")
+			})
+		case regroups(now, wanted):
+			asking.Go(func() error {
+				return s.checkEmpty(ctx, queue, "they were given their groups when they came, so let them be done before type or message_group_field change")
+			})
 		}
 	}
 	return cmp.Or(refused, asking.Wait())

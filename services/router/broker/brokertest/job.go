@@ -412,6 +412,10 @@ func (s *suite) jobQueueRemoved() {
 	if protocol.CodeOf(err) != protocol.CodeConflict {
 		s.Errorf("removing a queue with a job: %v, want CONFLICT", err)
 	}
+	refused := s.tryDefine(s.execution, `{"type": "fifo", "message_group_field": "g"}`)
+	if refused == nil || refused.Code != protocol.CodeConflict || !strings.Contains(refused.Message, "message_group_field") {
+		s.Errorf("grouping what came without groups: %v, want CONFLICT", refused)
+	}
 	removed := ask[protocol.QueueRemoved](s, protocol.SubjectQueueRemove, protocol.QueueRemoveRequest{Queue: s.execution, Purge: true})
 	equal(s, "removed", removed.Removed, true)
 	equal(s, "discarded", removed.Discarded, 1)
