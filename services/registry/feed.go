@@ -6,6 +6,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/tracing"
 )
 
 const (
@@ -86,9 +87,10 @@ func (s *Service) feed(ctx context.Context) {
 	}
 }
 
-// publishEvent publishes one; with nobody observing nothing is stored.
+// publishEvent publishes one; with nobody observing nothing is stored. It is in
+// no trace, since nobody asked for it.
 func (s *Service) publishEvent(ctx context.Context, e event) error {
-	ctx, cancel := context.WithTimeout(ctx, feedWithin)
+	ctx, cancel := context.WithTimeout(tracing.Decline(ctx), feedWithin)
 	defer cancel()
 	for {
 		_, err := mesh.Request[protocol.PublishAck](ctx, s.nc, protocol.PublishTopicSubject(e.topic), e.body)
