@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -86,6 +87,7 @@ func (r *Result) together() {
 		}
 		r.Problems = append(r.Problems, Problem{Key: "run_jobs_in", Text: why})
 	}
+	r.checkBrokers()
 	for _, name := range slices.Sorted(maps.Keys(r.Config.QueueConfigs)) {
 		q, at := r.Config.QueueConfigs[name], join("queue_configs", name)
 		if err := q.Validate(); err != nil && !r.refused(at) {
@@ -118,10 +120,21 @@ func (c *checker) refusef(at, format string, args ...any) {
 
 // section checks a section and completes it.
 func (c *checker) section(keys []Key, at string, given map[string]any) map[string]any {
+	whole := c.known(keys, at, given)
+	c.unknown(keys, at, given)
+	return whole
+}
+
+// known completes the keys that are known.
+func (c *checker) known(keys []Key, at string, given map[string]any) map[string]any {
 	whole := make(map[string]any, len(keys))
 	for i := range keys {
 		k := &keys[i]
 		value, isSet := given[k.Name]
+		if !isSet && k.Required {
+			c.refusef(join(at, k.Name), "it is missing: %s", k.Doc)
+			continue
+		}
 		if !isSet && (c.set || k.Take != nil) {
 			continue
 		}
@@ -133,12 +146,16 @@ func (c *checker) section(keys []Key, at string, given map[string]any) map[strin
 			whole[k.Name] = value
 		}
 	}
+	return whole
+}
+
+// unknown refuses the others.
+func (c *checker) unknown(keys []Key, at string, given map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if named(keys, name) == nil {
 			c.problems = append(c.problems, Problem{Key: join(at, name), Unknown: true, Text: "it is not known here; known are " + namesOf(keys)})
 		}
 	}
-	return whole
 }
 
 // value checks and completes the value of one key; nil if nothing holds.
@@ -151,6 +168,13 @@ func (c *checker) value(k *Key, at string, value any, isSet bool) any {
 			return nil
 		}
 		return c.within(k, at, given)
+	case List:
+		given, isList := value.([]any)
+		if value != nil && !isList {
+			c.refusef(at, "it takes %s", k.takes())
+			return nil
+		}
+		return c.list(k, at, given)
 	default:
 		if !isSet {
 			return k.Default
@@ -177,20 +201,37 @@ func (c *checker) within(k *Key, at string, given map[string]any) any {
 
 // entries checks the entries of a Named.
 func (c *checker) entries(k *Key, at string, given map[string]any) any {
+	if given == nil && k.Always == nil {
+		return nil
+	}
 	whole := make(map[string]any, len(given)+len(k.Always))
-	entry := Key{Kind: Section, Keys: k.Keys}
+	entry := k.entry()
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if err := k.Check(name); err != nil {
 			c.refusef(join(at, name), "%s", textOf(err))
 			continue
 		}
-		if value := c.value(&entry, join(at, name), given[name], true); value != nil {
+		if value := c.value(entry, join(at, name), given[name], true); value != nil {
 			whole[name] = value
 		}
 	}
 	for _, name := range k.Always {
 		if whole[name] == nil && !c.set {
 			whole[name] = c.section(k.Keys, join(at, name), nil)
+		}
+	}
+	return whole
+}
+
+// list checks the entries of a List; nil if there is none.
+func (c *checker) list(k *Key, at string, given []any) any {
+	if given == nil {
+		return nil
+	}
+	whole := make([]any, 0, len(given))
+	for i, item := range given {
+		if value := c.value(k.entry(), join(at, strconv.Itoa(i)), item, true); value != nil {
+			whole = append(whole, value)
 		}
 	}
 	return whole
@@ -218,11 +259,8 @@ func (c *checker) choice(k *Key, at string, given map[string]any) any {
 	if value, isSet := given[choiceConfig]; isSet || !c.set {
 		whole[choiceConfig] = c.value(&keys, join(at, choiceConfig), value, isSet)
 	}
-	for _, other := range slices.Sorted(maps.Keys(given)) {
-		if other != choiceName && other != choiceConfig {
-			c.problems = append(c.problems, Problem{Key: join(at, other), Unknown: true, Text: "it is not known here; known are " + choiceConfig + ", " + choiceName})
-		}
-	}
+	maps.Copy(whole, c.known(k.Keys, at, given))
+	c.unknown(k.beside(), at, given)
 	return whole
 }
 

@@ -48,11 +48,28 @@ func (d Document) JSON() json.RawMessage {
 func (d Document) Merge(change Document) Document {
 	base := maps.Clone(map[string]any(d))
 	for _, k := range Keys() {
-		if k.Kind == Choice && k.chosen(d[k.Name]) != k.chosen(merged(d[k.Name], change[k.Name])) {
-			base = mergedMap(base, map[string]any{k.Name: map[string]any{choiceConfig: nil}})
+		if value, isSet := base[k.Name]; isSet {
+			base[k.Name] = k.rechosen(value, change[k.Name])
 		}
 	}
 	return mergedMap(base, change)
+}
+
+// rechosen is the value of a key without the configurations that belong to what a
+// change has chosen something else for.
+func (k *Key) rechosen(value, change any) any {
+	switch of, isMap := value.(map[string]any); {
+	case k.Kind == Choice && k.chosen(value) != k.chosen(merged(value, change)):
+		return merged(value, map[string]any{choiceConfig: nil})
+	case k.Kind == Named && k.Choices != nil && isMap:
+		of = maps.Clone(of)
+		changes, _ := change.(map[string]any)
+		for name, inner := range of {
+			of[name] = k.entry().rechosen(inner, changes[name])
+		}
+		return of
+	}
+	return value
 }
 
 func merged(into, change any) any {

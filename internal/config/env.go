@@ -50,7 +50,7 @@ func (e *environment) value(k *Key, at string) any {
 		return orNil(e.section(k.Keys, at))
 	case Choice:
 		return orNil(e.section(k.choiceKeys(), at))
-	case Named:
+	case Named, List:
 		return nil
 	default:
 		return e.scalar(k, at)

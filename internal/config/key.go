@@ -15,8 +15,9 @@ const (
 	Number       // a whole number from Least to Most
 	Flag         // true or false
 	Section      // Keys
-	Named        // names of the user's choice, each with Keys
-	Choice       // a name, one of Choices, and config: the keys of that choice
+	Named        // names of the user's choice, each with Keys or a Choice
+	Choice       // a name, one of Choices, and config: the keys of that choice; and Keys
+	List         // in order, each with Keys
 )
 
 // Key is a key of the configuration.
@@ -26,6 +27,8 @@ type Key struct {
 	Doc  string
 	// Default is what holds where the key is not set; nil: nothing does.
 	Default any
+	// Required: it has to be set where what it is in is.
+	Required bool
 	// Least and Most bound a Number.
 	Least, Most int64
 	// Allowed are the values of a Text; none: any.
@@ -34,9 +37,11 @@ type Key struct {
 	Check func(text string) error
 	// Warn says of a value that is accepted what is not as it seems, if anything.
 	Warn func(value any) string
-	// Keys are those of a Section, or of each entry of a Named.
+	// Keys are those of a Section, of each entry of a Named or a List, and those of a
+	// Choice beside its name and config.
 	Keys []Key
-	// Choices are those of a Choice, by name. Aliases are other names of them.
+	// Choices are those of a Choice, or of each entry of a Named that is one, by
+	// name. Aliases are other names of them.
 	Choices map[string][]Key
 	Aliases map[string]string
 	// Always are entries of a Named that are there without being set.
@@ -72,6 +77,20 @@ func namesOf(keys []Key) string {
 	return strings.Join(names, ", ")
 }
 
+// entry is what each entry of a Named or a List is.
+func (k *Key) entry() *Key {
+	e := &Key{Kind: Section, Keys: k.Keys}
+	if k.Choices != nil {
+		e.Kind, e.Choices, e.Aliases = Choice, k.Choices, k.Aliases
+	}
+	return e
+}
+
+// beside are all keys of a Choice.
+func (k *Key) beside() []Key {
+	return append([]Key{{Name: choiceConfig}, {Name: choiceName}}, k.Keys...)
+}
+
 // choices are the names a Choice takes, aliases last.
 func (k *Key) choices() []string {
 	names := make([]string, 0, len(k.Choices)+len(k.Aliases))
@@ -105,6 +124,8 @@ func (k *Key) takes() string {
 		return "true or false"
 	case Section, Choice, Named:
 		return "keys and values"
+	case List:
+		return "a list"
 	case Text:
 	}
 	if len(k.Allowed) > 0 {

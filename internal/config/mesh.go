@@ -33,12 +33,7 @@ const maxMillis = 365 * 24 * 60 * 60 * 1000
 // Keys are those of a mesh.
 func Keys() []Key {
 	return []Key{
-		{
-			Name: "adapter", Kind: Choice, Default: AdapterBuiltin, Doc: "Where messages are kept.",
-			Choices: map[string][]Key{AdapterBuiltin: builtinKeys(), AdapterRabbitMQ: rabbitKeys()},
-			Aliases: map[string]string{StoreMemory: AdapterBuiltin, StoreFile: AdapterBuiltin},
-			Warn:    oldNames,
-		},
+		*adapterKey(),
 		{
 			Name: "subscriber_retention_ms", Kind: Number, Default: int64(protocol.DefaultSubscriberRetentionMs), Most: maxMillis,
 			Doc: "How long the queue of an observer or a group goes on receiving its topic when nobody observes any more; 0 ends it at once.",
@@ -48,7 +43,18 @@ func Keys() []Key {
 			Doc: "The namespace whose function runs a job: the one it was enqueued in, or that of whoever takes it, which needs rabbitmq.",
 		},
 		{Name: "queue_configs", Kind: Named, Keys: queueKeys(), Always: []string{protocol.DefaultQueue}, Check: scope.CheckQueue, Doc: "Named queues, by name."},
+		{Name: "brokers", Kind: Named, Choices: adapterKeys(outside), Keys: brokerKeys(), Check: checkBrokerName, Doc: "Brokers beside the adapter, by name. Routes say what is kept on them."},
+		{Name: "routes", Kind: List, Keys: routeKeys(), Doc: "Which queues and topics are on which broker: the first whose pattern matches. What none names is on the adapter."},
 		{Name: "observers", Kind: Section, Keys: observerKeys(), Doc: "What holds for observers."},
+	}
+}
+
+func adapterKey() *Key {
+	return &Key{
+		Name: "adapter", Kind: Choice, Default: AdapterBuiltin, Doc: "Where messages are kept that no route names a broker for.",
+		Choices: adapterKeys(anyKind),
+		Aliases: map[string]string{StoreMemory: AdapterBuiltin, StoreFile: AdapterBuiltin},
+		Warn:    oldNames,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -123,8 +124,18 @@ func (r *reader) document(text []byte) (document yaml.Node, err error) {
 	}
 }
 
-// note notes the lines of the keys in a mapping.
+// note notes the lines of the keys in a mapping, and of the entries of a list.
 func (r *reader) note(at string, n *yaml.Node) error {
+	if n.Kind == yaml.SequenceNode {
+		for i, entry := range n.Content {
+			key := join(at, strconv.Itoa(i))
+			r.lines[key] = entry.Line
+			if err := r.note(key, entry); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if n.Kind != yaml.MappingNode {
 		return nil
 	}

@@ -25,10 +25,18 @@ func Schema(further []Key) map[string]any {
 
 func section(keys []Key) map[string]any {
 	properties := make(map[string]any, len(keys))
+	var required []any
 	for i := range keys {
 		properties[keys[i].Name] = keys[i].schema()
+		if keys[i].Required {
+			required = append(required, keys[i].Name)
+		}
 	}
-	return map[string]any{typeKey: []any{"object", "null"}, "properties": properties, "additionalProperties": false}
+	schema := map[string]any{typeKey: []any{"object", "null"}, "properties": properties, "additionalProperties": false}
+	if required != nil {
+		schema[typeKey], schema["required"] = "object", required
+	}
+	return schema
 }
 
 func (k *Key) schema() map[string]any {
@@ -43,7 +51,9 @@ func (k *Key) schema() map[string]any {
 	case Section:
 		schema = section(k.Keys)
 	case Named:
-		schema = map[string]any{typeKey: []any{"object", "null"}, "additionalProperties": section(k.Keys)}
+		schema = map[string]any{typeKey: []any{"object", "null"}, "additionalProperties": k.entry().schema()}
+	case List:
+		schema = map[string]any{typeKey: []any{"array", "null"}, "items": k.entry().schema()}
 	case Choice:
 		schema = k.choiceSchema()
 	}
@@ -78,11 +88,17 @@ func (k *Key) choiceSchema() map[string]any {
 			"then": map[string]any{"properties": map[string]any{choiceConfig: section(k.Choices[choice])}},
 		})
 	}
-	return map[string]any{
-		typeKey: []any{"object", "null"}, "additionalProperties": false, "allOf": each,
-		"properties": map[string]any{
-			choiceName:   map[string]any{"enum": k.choices(), "default": k.Default},
-			choiceConfig: map[string]any{},
-		},
+	name := map[string]any{"enum": k.choices()}
+	if k.Default != nil {
+		name["default"] = k.Default
 	}
+	properties := map[string]any{choiceName: name, choiceConfig: map[string]any{}}
+	for i := range k.Keys {
+		properties[k.Keys[i].Name] = k.Keys[i].schema()
+	}
+	schema := map[string]any{typeKey: []any{"object", "null"}, "additionalProperties": false, "allOf": each, "properties": properties}
+	if k.Default == nil {
+		schema[typeKey], schema["required"] = "object", []any{choiceName}
+	}
+	return schema
 }

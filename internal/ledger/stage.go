@@ -185,6 +185,13 @@ func (l *Ledger) Accept(m *Message, metas []Meta, dedup *Dedup, tag any) error {
 	return nil
 }
 
+// Remembers says whether a publish of that hash would be a duplicate.
+func (l *Ledger) Remembers(h Dedup) bool {
+	_, staged := l.stage.dedup[h]
+	_, known := l.dedup.find(h, max(l.time, l.env.now().UnixNano()))
+	return staged || known
+}
+
 // repeated sees to a publish whose id is known.
 func (l *Ledger) repeated(h Dedup, tag any) bool {
 	if waiting, ok := l.stage.dedup[h]; ok {

@@ -13,8 +13,9 @@ import (
 )
 
 // Topics are the topics that somebody has subscribed to and the named queues of
-// which there is something, in order of name.
-func Topics(ctx context.Context, nc *nats.Conn) ([]protocol.TopicSummary, error) {
+// which there is something, in order of name. kindOf is the kind of the broker that a
+// queue is on.
+func Topics(ctx context.Context, nc *nats.Conn, kindOf func(queue string) string) ([]protocol.TopicSummary, error) {
 	subscribers, err := allPages(ctx, nc, protocol.QueuesRequest{Subscribers: true}, nil)
 	if err != nil {
 		return nil, err
@@ -25,28 +26,31 @@ func Topics(ctx context.Context, nc *nats.Conn) ([]protocol.TopicSummary, error)
 	if err != nil {
 		return nil, err
 	}
-	byName := map[string]int{}
+	byName, kinds := map[string]int{}, map[string]string{}
 	for i := range subscribers {
 		q := &subscribers[i]
 		byName[q.Topic] += 0
+		kinds[q.Topic] = kindOf(q.Queue)
 		if q.Receiving || q.Consumers > 0 {
 			byName[q.Topic]++
 		}
 	}
 	for i := range named {
-		byName[bareName(&named[i])] += named[i].Consumers
+		name := bareName(&named[i])
+		byName[name] += named[i].Consumers
+		kinds[name] = kindOf(named[i].Queue)
 	}
 	topics := []protocol.TopicSummary{}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		topics = append(topics, protocol.TopicSummary{Name: name, BrokerType: protocol.BrokerBuiltin, Subscribers: byName[name]})
+		topics = append(topics, protocol.TopicSummary{Name: name, BrokerType: kinds[name], Subscribers: byName[name]})
 	}
 	return topics, nil
 }
 
 // DeadTopics are the topics, named queues and queues of executions that have
-// dead letters, in order of name.
-func DeadTopics(ctx context.Context, nc *nats.Conn) ([]protocol.DeadTopic, error) {
-	byName := map[string]int64{}
+// dead letters, in order of name. kindOf is as for Topics.
+func DeadTopics(ctx context.Context, nc *nats.Conn, kindOf func(queue string) string) ([]protocol.DeadTopic, error) {
+	byName, kinds := map[string]int64{}, map[string]string{}
 	for q := (protocol.QueuesRequest{Limit: MaxPage}); ; {
 		parts, err := askAll(ctx, []source[protocol.QueueInfo]{gathered(nc, "dlq", protocol.SubjectDeadQueues, q, queuesOf)})
 		if err != nil {
@@ -54,7 +58,9 @@ func DeadTopics(ctx context.Context, nc *nats.Conn) ([]protocol.DeadTopic, error
 		}
 		queues, more := merged(parts, func(q *protocol.QueueInfo) string { return q.Queue }, addQueue, MaxPage)
 		for i := range queues {
-			byName[bareName(&queues[i])] += queues[i].Dead
+			name := bareName(&queues[i])
+			byName[name] += queues[i].Dead
+			kinds[name] = kindOf(queues[i].Queue)
 		}
 		if !more || len(queues) == 0 {
 			break
@@ -64,7 +70,7 @@ func DeadTopics(ctx context.Context, nc *nats.Conn) ([]protocol.DeadTopic, error
 	dead := []protocol.DeadTopic{}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		if byName[name] > 0 {
-			dead = append(dead, protocol.DeadTopic{Topic: name, BrokerType: protocol.BrokerBuiltin, Messages: byName[name]})
+			dead = append(dead, protocol.DeadTopic{Topic: name, BrokerType: kinds[name], Messages: byName[name]})
 		}
 	}
 	return dead, nil

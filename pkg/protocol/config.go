@@ -13,6 +13,8 @@ type Config struct {
 	QueueConfigs          map[string]QueueDefinition `json:"queue_configs"`           // named queues
 	RunJobsIn             string                     `json:"run_jobs_in"`             // the namespace whose function runs a job
 	Observers             ObserverSettings           `json:"observers"`
+	Brokers               map[string]Broker          `json:"brokers,omitempty"` // beside the adapter, by name
+	Routes                []Route                    `json:"routes,omitempty"`  // the first that matches counts
 }
 
 // Adapter says where messages are kept.
@@ -39,6 +41,8 @@ type StoredConfig struct {
 	Config Config `json:"config"`
 	// Set is what was set of it, a JSON object: the rest are defaults.
 	Set json.RawMessage `json:"set"`
+	// Placement is what it means for routers.
+	Placement Placement `json:"placement"`
 }
 
 // ConfigRevision is one state of the configuration.
@@ -81,6 +85,10 @@ type ConfigEdit struct {
 	Check bool `json:"check,omitempty"`
 	// Purge lets queues that are removed lose the jobs they have.
 	Purge bool `json:"purge,omitempty"`
+	// Abandon are the names of brokers that may be retired although they hold
+	// messages, or cannot be looked at. Of those that the configuration does not
+	// name any more it retires them.
+	Abandon []string `json:"abandon,omitempty"`
 }
 
 // MaxConfigBy is the longest ConfigEdit.By.

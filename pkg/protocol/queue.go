@@ -114,6 +114,7 @@ type Ready struct {
 	Instance string   `json:"instance"`
 	Ready    bool     `json:"ready"`
 	Waiting  []string `json:"waiting,omitempty"` // what it is not ready for
+	Notes    []string `json:"notes,omitempty"`   // what is not as it should be, and hinders nobody
 }
 
 // Space is what the disk of NATS has left, and its size, in bytes.

@@ -12,6 +12,8 @@ type Settings struct {
 	SubscriberRetentionMs int64 `json:"subscriber_retention_ms"`
 	// Revision orders the changes; 0: nobody has set anything.
 	Revision uint64 `json:"revision,omitempty"`
+	// Placed is the Placement's number that goes with them.
+	Placed uint64 `json:"placed,omitempty"`
 }
 
 // ObserverSettings are about observers.

@@ -91,7 +91,8 @@ const (
 
 	SubjectQueues = Prefix + "router.queues" // every router: QueuesRequest → QueuesPage of its lanes
 
-	SubjectAdapterCheck = Prefix + "router.adapter" // every router: Adapter → Empty, if it could use that
+	SubjectPrepare = Prefix + "router.prepare" // every router: Placement → Prepared, if it could work by it
+	SubjectBrokers = Prefix + "router.brokers" // every router: BrokersRequest → BrokersPage
 
 	SubjectDecide        = Prefix + "retry.decide" // DecideRequest → DecideReply
 	SubjectWaitingQueues = Prefix + "retry.queues" // every retry: QueuesRequest → QueuesPage, field Waiting

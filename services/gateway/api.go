@@ -37,6 +37,7 @@ var nouns = []func(*Service, huma.API){
 	(*Service).deadLetters,
 	(*Service).waiting,
 	(*Service).webhookOperations,
+	(*Service).brokers,
 	(*Service).health,
 	(*Service).diagnostic,
 	(*Service).reconciliation,

@@ -24,6 +24,9 @@ type Readiness struct {
 	Ready bool `json:"ready"`
 	// Waiting is what it is not ready for, one line each.
 	Waiting []string `json:"waiting"`
+	// Notes are what is not as it should be and hinders nobody, such as a broker that is
+	// worked off and cannot be reached.
+	Notes []string `json:"notes,omitempty"`
 	// Services are the instances that answered.
 	Services []protocol.Ready `json:"services"`
 }
@@ -43,9 +46,17 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 	text := "ready\n"
 	if !readiness.Ready {
-		text = "not ready:\n- " + strings.Join(readiness.Waiting, "\n- ") + "\n"
+		text = "not ready:\n" + listed(readiness.Waiting)
 	}
-	answerText(w, status, text)
+	answerText(w, status, text+listed(readiness.Notes))
+}
+
+func listed(lines []string) string {
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString("- " + line + "\n")
+	}
+	return text.String()
 }
 
 func (s *Service) readiness(ctx context.Context) Readiness {
@@ -65,6 +76,11 @@ func (s *Service) readiness(ctx context.Context) Readiness {
 	})
 	r.Services = append(r.Services, answers...)
 	r.Waiting = append(r.Waiting, missing(answers)...)
+	for _, a := range answers {
+		for _, note := range a.Notes {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s %s: %s", a.Service, a.Instance, note))
+		}
+	}
 	r.Ready = len(r.Waiting) == 0
 	return r
 }

@@ -15,10 +15,12 @@ import (
 // configEdit is a change of the configuration.
 type configEdit struct {
 	by       string
-	restores uint64  // the revision that is to be again
-	expect   *uint64 // the revision it is for; nil: whichever
-	check    bool    // change nothing
-	purge    bool    // queues that are removed lose their jobs
+	restores uint64   // the revision that is to be again
+	expect   *uint64  // the revision it is for; nil: whichever
+	check    bool     // change nothing
+	purge    bool     // queues that are removed lose their jobs
+	abandon  []string // names of brokers that may be retired with what they hold
+	left     []string // ids of brokers that are retired, and empty
 	// change makes what was set what is to be, in a tree of its own.
 	change func(now *configState) (config.Document, error)
 }
@@ -34,10 +36,13 @@ type configEdited struct {
 type configState struct {
 	doc    *configDoc
 	result *config.Result
+	places []protocol.PlacedBroker // the brokers outside of the mesh
 }
 
 func complete(doc *configDoc) *configState {
-	return &configState{doc: doc, result: config.Check(doc.set)}
+	c := &configState{doc: doc, result: config.Check(doc.set)}
+	c.places = config.Places(c.config(), doc.Brokers)
+	return c
 }
 
 // config is what holds.
@@ -64,7 +69,7 @@ func (s *Service) editConfig(ctx context.Context, e configEdit) (configEdited, e
 		if first == nil {
 			first = edit.before
 		}
-		if len(edit.differences) > 0 {
+		if edit.after != edit.before {
 			if err := s.store.putConfig(ctx, edit.after.doc); errors.Is(err, errMoved) {
 				continue
 			} else if err != nil {
@@ -97,23 +102,27 @@ func (s *Service) prepared(ctx context.Context, e configEdit, first *configState
 			return edit, conflict(doc, "that changed the same, at the same time")
 		}
 	}
-	if edit.differences = config.Diff(doc.set, set); len(edit.differences) == 0 {
-		edit.after = edit.before
-		return edit, nil
-	}
+	edit.differences = config.Diff(doc.set, set)
 	by := e.by
 	if by == "" {
 		by = "unknown"
 	}
 	edit.after = complete(&configDoc{Head: doc.Head, By: by, At: time.Now().UTC(), Restores: e.restores, Seeded: true, set: set, revision: doc.revision})
+	edit.after.placedAfter(edit.before, append(edit.before.idsOf(e.abandon), e.left...))
+	if len(edit.differences) == 0 && !moves(edit.before, edit.after) {
+		edit.after = edit.before
+		return edit, nil
+	}
 	if err := edit.after.result.Err(edit.before.result.Unknown()...); err != nil {
 		return edit, err
 	}
 	if err := s.checkStore(ctx, edit.before, edit.after); err != nil {
 		return edit, err
 	}
-	if err := s.checkAdapter(ctx, edit.before, edit.after); err != nil {
-		return edit, err
+	if len(e.left) == 0 {
+		if err := s.checkBrokers(ctx, edit.before, edit.after, e.abandon); err != nil {
+			return edit, err
+		}
 	}
 	err = s.checkDefinitions(ctx, &edit, e.purge)
 	return edit, err

@@ -33,8 +33,7 @@ func (c *configuration) state() *configState {
 
 // settings are those of it.
 func (c *configuration) settings() protocol.Settings {
-	now := c.state()
-	return now.config().Settings(now.doc.revision)
+	return c.state().settings()
 }
 
 // see takes a state, unless a newer one is known.
@@ -69,6 +68,7 @@ func (s *Service) beginConfig(ctx context.Context) error {
 		if err := s.checkStore(ctx, before, after); err != nil {
 			return err
 		}
+		after.placedAfter(before, nil)
 		if len(config.Diff(doc.set, now.set)) > 0 || doc.Seeded != now.Seeded {
 			now.By, now.At, now.Restores = s.o.Config.By, time.Now().UTC(), 0
 			err = s.store.putConfig(ctx, &now)
@@ -99,7 +99,7 @@ func (s *Service) warnOfSeed(now *configDoc) {
 func (s *Service) tellConfig(now *configState) {
 	for subject, event := range map[string]any{
 		protocol.SubjectConfigChanged:   protocol.ConfigChanged{Revision: now.doc.revision},
-		protocol.SubjectSettingsChanged: now.config().Settings(now.doc.revision),
+		protocol.SubjectSettingsChanged: now.settings(),
 	} {
 		body, err := json.Marshal(event)
 		if err == nil {
@@ -117,7 +117,7 @@ func (s *Service) confirmConfig(ctx context.Context, edit *configEdited, purge b
 	if err != nil {
 		return err
 	}
-	settings := edit.after.config().Settings(edit.after.doc.revision)
+	settings := edit.after.settings()
 	var asking sync.WaitGroup
 	errs := make([]error, total+1)
 	for i := range total {

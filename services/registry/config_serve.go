@@ -14,7 +14,7 @@ func (s *Service) readConfig(ctx context.Context, q protocol.ConfigRequest) (pro
 		return protocol.StoredConfig{}, err
 	}
 	state := complete(doc)
-	return protocol.StoredConfig{ConfigRevision: state.revision(), Config: *state.config(), Set: doc.set.JSON()}, nil
+	return protocol.StoredConfig{ConfigRevision: state.revision(), Config: *state.config(), Set: doc.set.JSON(), Placement: state.placement()}, nil
 }
 
 // configAt reads a revision, the newest for 0.
@@ -52,9 +52,9 @@ func (s *Service) configHistory(ctx context.Context, q protocol.ConfigHistoryReq
 
 // changeConfig answers a ConfigEdit.
 func (s *Service) changeConfig(ctx context.Context, q protocol.ConfigEdit) (protocol.ConfigEdited, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	ctx, cancel := context.WithTimeout(ctx, editTime)
 	defer cancel()
-	e := configEdit{by: q.By, expect: q.Expect, check: q.Check, purge: q.Purge, restores: q.Restore}
+	e := configEdit{by: q.By, expect: q.Expect, check: q.Check, purge: q.Purge, restores: q.Restore, abandon: q.Abandon}
 	var err error
 	if e.change, err = s.changing(ctx, q); err != nil {
 		return protocol.ConfigEdited{}, err
@@ -65,9 +65,7 @@ func (s *Service) changeConfig(ctx context.Context, q protocol.ConfigEdit) (prot
 	}
 	answer := protocol.ConfigEdited{ConfigRevision: edit.after.revision(), Warnings: edit.after.result.WarningTexts()}
 	answer.Differences = edit.differences
-	if moves(edit.before, edit.after) {
-		answer.Warnings = append(answer.Warnings, "key adapter: routers use another one when they start again; what is stored with the one before stays there, and is not seen until they use that again")
-	}
+	answer.Warnings = append(answer.Warnings, brokerWarnings(&edit)...)
 	was, now := config.BuiltinOf(edit.before.config().Adapter), config.BuiltinOf(edit.after.config().Adapter)
 	if was.StoreMethod != now.StoreMethod {
 		answer.Warnings = append(answer.Warnings, "key adapter.config.store_method: it holds from the next start of NATS on, with which what is in memory is lost")

@@ -26,6 +26,11 @@ type configDoc struct {
 	Restores uint64    `json:"restores,omitempty"`
 	// Seeded: a file has counted, or somebody has edited it, so that none does.
 	Seeded bool `json:"seeded,omitempty"`
+	// Brokers are those outside of the mesh that have messages of it, also those that
+	// the configuration does not name any more. Placed counts the changes of where
+	// messages are.
+	Brokers []protocol.PlacedBroker `json:"placed_brokers,omitempty"`
+	Placed  uint64                  `json:"placed,omitempty"`
 
 	set      config.Document
 	revision uint64 // in the bucket; 0: nothing was ever set

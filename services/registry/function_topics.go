@@ -20,17 +20,17 @@ func (s *Service) defineQueue(ctx context.Context, q protocol.DefineRequest) (pr
 // listTopics lists topics and named queues, also those that are defined and hold
 // nothing.
 func (s *Service) listTopics(ctx context.Context, _ protocol.Empty) ([]protocol.TopicSummary, error) {
-	topics, err := operate.Topics(ctx, s.nc)
+	now, err := s.configNow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defined, err := s.queueConfigs(ctx)
+	topics, err := operate.Topics(ctx, s.nc, now.kindOf)
 	if err != nil {
 		return nil, err
 	}
-	for name := range defined {
+	for name := range now.config().QueueConfigs {
 		if !slices.ContainsFunc(topics, func(t protocol.TopicSummary) bool { return t.Name == name }) {
-			topics = append(topics, protocol.TopicSummary{Name: name, BrokerType: protocol.BrokerBuiltin})
+			topics = append(topics, protocol.TopicSummary{Name: name, BrokerType: now.kindOf(scope.JobsQueue(name))})
 		}
 	}
 	slices.SortFunc(topics, func(a, b protocol.TopicSummary) int { return cmp.Compare(a.Name, b.Name) })
@@ -46,26 +46,33 @@ func (s *Service) topicStats(ctx context.Context, q protocol.TargetRequest) (pro
 	if err != nil {
 		return stats, err
 	}
-	defined, err := s.queueConfigs(ctx)
+	now, err := s.configNow(ctx)
+	if err != nil {
+		return stats, err
+	}
 	if name, ok := scope.NamedQueue(sources[0].Queue); ok {
-		if config, ok := defined[name]; ok {
+		if config, ok := now.config().QueueConfigs[name]; ok {
 			stats.Config = &config
 		}
 	}
-	return stats, err
+	return stats, nil
 }
 
-// queueConfigs are the definitions of the named queues, as they are stored.
-func (s *Service) queueConfigs(ctx context.Context) (map[string]protocol.QueueDefinition, error) {
+// configNow is the configuration as it is stored.
+func (s *Service) configNow(ctx context.Context) (*configState, error) {
 	doc, err := s.store.config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return complete(doc).config().QueueConfigs, nil
+	return complete(doc), nil
 }
 
 func (s *Service) deadTopics(ctx context.Context, q protocol.DeadTopicsRequest) ([]protocol.DeadTopic, error) {
-	dead, err := operate.DeadTopics(ctx, s.nc)
+	now, err := s.configNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dead, err := operate.DeadTopics(ctx, s.nc, now.kindOf)
 	if err != nil || !q.IncludeEmpty {
 		return dead, err
 	}

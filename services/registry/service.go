@@ -171,6 +171,7 @@ func (s *Service) follow(ctx context.Context) error {
 	s.working.Go(func() { s.watchConfig(s.ctx) })
 	s.working.Go(func() { s.buryAll(s.ctx) })
 	s.working.Go(func() { s.feed(s.ctx) })
+	s.working.Go(func() { s.retireReplaced(s.ctx) })
 	select {
 	case <-read:
 		return nil

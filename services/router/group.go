@@ -89,6 +89,10 @@ func (q *queue) add(e *broker.Entry) {
 	}
 	g := q.group(e)
 	g.back(e)
+	if q.park(e) {
+		q.offer(g)
+		return
+	}
 	if next := g.next; next != nil && e.Key < next.Key && !g.isBlocked() {
 		q.withdraw(next)
 		g.next = nil
@@ -164,8 +168,9 @@ func (q *queue) remove(e *broker.Entry) {
 		g.next = nil
 	case g.first == e:
 		g.first = nil
+	case g.waiting.remove(e):
 	default:
-		g.waiting.remove(e)
+		q.parked = slices.DeleteFunc(q.parked, func(x *broker.Entry) bool { return x == e })
 	}
 }
 
@@ -201,7 +206,9 @@ func (q *queue) unhold() {
 	for e := q.held.pop(); e != nil; e = q.held.pop() {
 		g := q.group(e)
 		g.held--
-		g.put(e)
+		if !q.park(e) {
+			g.put(e)
+		}
 		q.offer(g)
 	}
 }
@@ -224,6 +231,7 @@ func (q *queue) setPolicy(p policy) {
 		q.regroup()
 	}
 	q.ready.limit(p.maxPriority)
+	q.lane.unpark(q)
 }
 
 // regroup makes a FIFO queue of one that was none, or that nobody has said

@@ -25,7 +25,10 @@ type lane struct {
 
 	ledger  *ledger.Ledger
 	store   *builtin.Store
-	remotes []remote // in the order of Service.brokers
+	placed  *placement
+	remotes []*remote
+	moves   moves
+	arrived ledger.Key // of the last entry from a broker
 	// divertedUntil is until when (ns since the epoch) what was published in a
 	// group on a broker follows a dead letter.
 	divertedUntil map[groupName]int64
@@ -114,6 +117,8 @@ func newLane(s *Service, at *slot) *lane {
 // Opened takes over what the ledger holds.
 func (l *lane) Opened(led *ledger.Ledger) {
 	l.ledger, l.store = led, l.s.builtin.Open(led, l)
+	l.arrived = broker.RemoteKey | ledger.Key(led.Epoch()&(1<<(63-keyEpoch)-1))<<keyEpoch
+	l.placed = l.s.placed()
 	l.attachRemotes()
 	l.seal = newSeal(led.Secret())
 	l.epoch = strconv.FormatUint(led.Epoch(), 10)
@@ -193,6 +198,7 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.late.tick(l)
 	l.blocks.tick(l)
 	l.verdicts.tick(l)
+	l.moves.tick(l)
 	more := l.dispatch()
 	l.flushCounts()
 	l.publishGauges()
@@ -227,7 +233,7 @@ func (l *lane) nextTick() int64 {
 		next = min(next, l.stalledUntil)
 	}
 	next = min(next, l.closedNext(), l.bindings.next(l), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
-	next = min(next, l.late.next(l), l.blocks.next(l))
+	next = min(next, l.late.next(l), l.blocks.next(l), l.moves.next(l))
 	return max(0, next-l.now)
 }
 
@@ -335,6 +341,7 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 	q := l.queueOf(e)
 	if isRemote(e) {
+		q.arrived++
 		l.received(q, e, m)
 	}
 	l.blocks.saw(e, true, false)

@@ -28,12 +28,8 @@ const (
 	discard = "discard"
 )
 
-// serveLetters answers what the dlq service asks of brokers. Without any nobody
-// answers.
+// serveLetters answers what the dlq service asks of brokers.
 func (o *openLane) serveLetters() error {
-	if len(o.s.remotes) == 0 {
-		return nil
-	}
 	return errors.Join(
 		serve(o, protocol.VerbLetters, o.letters),
 		serve(o, protocol.VerbLettersAct, o.actOnLetters),

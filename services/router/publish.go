@@ -43,7 +43,8 @@ type publication struct {
 	due     int64 // ns since the epoch; 0: at once
 	reply   string
 	size    int64        // of headers and body
-	by      broker.Store // that took it; nil: nothing was stored
+	by      broker.Store // that took it, of a topic the first; nil: nothing was stored
+	at      broker.Store // that is taking it
 	span    trace.Span   // of the publish; nil: it came with one, or there is none
 
 	// Of a job:
@@ -307,11 +308,14 @@ func (l *lane) stage(p *publication) error {
 	if err := l.admits(q, p.size); err != nil {
 		return err
 	}
-	p.by = q.storeOfPublish(p.due)
-	if err := p.by.Publish(broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p}); err != nil {
+	out := broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p}
+	p.by = l.remembering(&out, q.storeOfPublish(p.due))
+	p.at = p.by
+	if err := p.by.Publish(out); err != nil {
 		return err
 	}
 	l.staging(q, 1, p.size)
+	l.wrote(p.at, 1)
 	return nil
 }
 
@@ -332,12 +336,14 @@ func (l *lane) Stored(tag any, r broker.Receipt) {
 	if !ok {
 		return
 	}
+	l.wrote(p.at, -1)
 	if p.route.topic != "" {
 		l.storedPart(p, r)
 		return
 	}
 	q := l.queueAt(p.route)
 	l.staging(q, -1, -p.size)
+	l.landed(p, q)
 	if r.Duplicate {
 		l.count(q, ledger.Deduplicated)
 	}
@@ -350,10 +356,13 @@ func (l *lane) Refused(tag any, err error) {
 	if !ok {
 		return
 	}
+	l.wrote(p.at, -1)
 	if p.route.topic != "" {
-		l.stagingTopic(p, -1)
+		l.endTopic(p)
 	} else {
-		l.staging(l.queueAt(p.route), -1, -p.size)
+		q := l.queueAt(p.route)
+		l.staging(q, -1, -p.size)
+		l.landed(p, q)
 	}
 	p.refuse(l.s, err)
 }
@@ -370,7 +379,7 @@ func (l *lane) acknowledge(p *publication, r broker.Receipt, listeners int) {
 		l.answerCall(p, uuid.UUID(r.ID))
 		return
 	}
-	l.answer = l.wordsOf(p.by).appendAck(l.answer[:0], r, listeners)
+	l.answer = l.wordsOf(p).appendAck(l.answer[:0], r, listeners)
 	if err := l.s.bulk.Publish(p.reply, l.answer); err != nil {
 		l.s.log.Debug("a publish could not be answered", "error", err)
 	}

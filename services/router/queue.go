@@ -37,6 +37,9 @@ type queue struct {
 	moving      int64 // on their way to another ledger
 	staged      int64 // publishes being committed, and their bytes
 	stagedBytes int64
+	before      int64           // of these on their way to where publishes went before
+	parked      []*broker.Entry // in the mesh, and waiting for what was published before elsewhere
+	arrived     int64           // messages from brokers
 
 	reading int // entries whose bodies are being read
 	read    int // ready entries whose bodies were read ahead

@@ -19,7 +19,7 @@ const defaultQueues = 1000
 // queues answers SubjectQueues for the lanes this router owns.
 func (s *Service) queues(ctx context.Context, r protocol.QueuesRequest) (protocol.QueuesPage, error) {
 	page, err := s.lookAtQueues(ctx, r)
-	for looks := 1; err == nil && looks < emptyLooks && len(s.remotes) > 0 && slices.ContainsFunc(page.Queues, seemsEmpty); looks++ {
+	for looks := 1; err == nil && looks < emptyLooks && s.hasBrokers() && slices.ContainsFunc(page.Queues, seemsEmpty); looks++ {
 		select {
 		case <-time.After(emptyAgain):
 		case <-ctx.Done():
@@ -155,9 +155,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 			"unattended_queues": float64(sum.unattended), "stalled_seconds": sum.stalled.Seconds(),
 		},
 	}
-	for _, r := range s.remotes {
-		stats.Gauges["broker_up_"+r.Name()] = up(r.Away())
-	}
+	s.placed().gauges(stats.Gauges)
 	maps.Copy(stats.Gauges, s.fullness(sum.messages, sum.bytes))
 	if s.space.watched.Load() {
 		stats.Gauges["disk_room_bytes"] = float64(s.space.left.Load())
@@ -232,16 +230,13 @@ func (s *Service) ready(context.Context, protocol.Empty) (protocol.Ready, error)
 	if !s.directory.known.Load() {
 		waiting = append(waiting, "the registry has not told who works")
 	}
-	for _, r := range s.remotes {
-		if err := r.Away(); err != nil {
-			waiting = append(waiting, protocol.AsError(err).Message)
-		}
-	}
+	away, notes := s.placed().away()
+	waiting = append(waiting, away...)
 	if !s.definitions.isKnown() {
 		waiting = append(waiting, "the registry has not told how queues are defined")
 	}
 	if !s.next.known() {
 		waiting = append(waiting, "retry and dlq have not been started on this NATS")
 	}
-	return protocol.Ready{Service: serviceName, Instance: s.o.Instance, Ready: len(waiting) == 0, Waiting: waiting}, nil
+	return protocol.Ready{Service: serviceName, Instance: s.o.Instance, Ready: len(waiting) == 0, Waiting: waiting, Notes: notes}, nil
 }

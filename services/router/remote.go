@@ -16,20 +16,19 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
-// remoteBroker is a broker outside of the mesh.
-type remoteBroker struct {
-	broker.Remote
-	words words
-	known sightings
-}
-
-// remote is what a lane has on one.
+// remote is what a lane has on a broker outside of the mesh.
 type remote struct {
 	*remoteBroker
 	store broker.RemoteStore
+	words words
 	// looking are the queues of which it is being found out whether they hold
-	// anything.
-	looking map[string]bool
+	// anything; emptied those that have moved elsewhere, of which it does not.
+	looking, emptied map[string]bool
+	writing          int // publishes that are on their way
+	// leaving: it is not used any more, and left when nothing of it is in hand,
+	// or by leaveBy (Service.clock).
+	leaving bool
+	leaveBy int64
 }
 
 // words are what publish answers say of a broker.
@@ -38,85 +37,77 @@ type words struct {
 	broker string // between the message id and the listeners
 }
 
-func wordsFor(b broker.Broker) words {
+func wordsFor(name, durability string) words {
 	return words{
-		stream: `{"stream":"WAYBILL_` + b.Name() + `","seq":`,
-		broker: `","broker":"` + b.Name() + `","durability":"` + b.Durability() + `","listeners":`,
+		stream: `{"stream":"WAYBILL_` + name + `","seq":`,
+		broker: `","broker":"` + name + `","durability":"` + durability + `","listeners":`,
 	}
 }
 
-// addBrokers checks the brokers' names, and that one of them is the adapter.
-func (s *Service) addBrokers() error {
-	for _, b := range s.o.Brokers {
-		if b.Name() == s.builtin.Name() || slices.ContainsFunc(s.remotes, func(r *remoteBroker) bool { return r.Name() == b.Name() }) {
-			return protocol.Errorf(protocol.CodeInvalidArgs, "two brokers are called %s: each has a name of its own", b.Name())
-		}
-		s.remotes = append(s.remotes, &remoteBroker{Remote: b, words: wordsFor(b)})
-	}
-	if s.o.Adapter == "" || s.o.Adapter == s.builtin.Name() {
-		return nil
-	}
-	i := slices.IndexFunc(s.remotes, func(r *remoteBroker) bool { return r.Name() == s.o.Adapter })
-	if i < 0 {
-		return protocol.Errorf(protocol.CodeInvalidArgs, "no broker is called %s, which is to have the queues", s.o.Adapter)
-	}
-	s.adapter = s.remotes[i]
-	return nil
-}
-
-// openBrokers connects to them: one that cannot be reached at the start fails
-// it.
-func (s *Service) openBrokers(ctx context.Context) error {
-	for _, r := range s.remotes {
-		if err := r.Open(ctx); err != nil {
-			return err
-		}
-		s.lifecycle.Add("broker "+r.Name(), r.Close)
-	}
-	return nil
-}
-
+// attachRemotes has a store on each of the placement's brokers.
 func (l *lane) attachRemotes() {
-	for _, r := range l.s.remotes {
-		store, ok := r.Attach(l.ledger, l).(broker.RemoteStore)
-		if !ok {
-			l.s.log.Error("a broker's store is none", "broker", r.Name())
+	for _, b := range l.placed.brokers {
+		name := b.id
+		if at := l.placed.place(b.id); at != nil {
+			name = at.Name
+		}
+		if r := l.remoteOf(b.id); r != nil && r.remoteBroker == b {
+			r.words = wordsFor(name, b.Durability())
 			continue
 		}
-		l.remotes = append(l.remotes, remote{remoteBroker: r, store: store, looking: make(map[string]bool)})
+		store, ok := b.Attach(l.ledger, l).(broker.RemoteStore)
+		if !ok {
+			l.s.log.Error("a broker's store is none", "broker", b.id)
+			continue
+		}
+		b.lanes.Add(1)
+		l.remotes = append(l.remotes, &remote{
+			remoteBroker: b, store: store, words: wordsFor(name, b.Durability()),
+			looking: make(map[string]bool), emptied: make(map[string]bool),
+		})
 	}
-	for i := range l.remotes {
-		for name := range l.remotes[i].store.Queues() {
+	for _, r := range l.remotes {
+		for name := range r.store.Queues() {
 			l.queue(name)
 		}
 	}
 }
 
-func (l *lane) closeRemotes() {
-	for i := range l.remotes {
-		l.remotes[i].store.Close()
+// remoteOf is the broker of an id that is not left; nil: there is none.
+func (l *lane) remoteOf(id string) *remote {
+	for _, r := range l.remotes {
+		if r.id == id && !r.leaving {
+			return r
+		}
 	}
+	return nil
+}
+
+func (l *lane) closeRemotes() {
+	for _, r := range l.remotes {
+		r.store.Close()
+		r.lanes.Add(-1)
+	}
+	l.remotes = nil
 }
 
 // drain takes nothing more.
 func (l *lane) drain() {
 	l.draining = true
-	for i := range l.remotes {
-		for name := range l.remotes[i].store.Queues() {
-			l.remotes[i].store.Demand(name, broker.Demand{})
+	for _, r := range l.remotes {
+		for name := range r.store.Queues() {
+			r.store.Demand(name, broker.Demand{})
 		}
 	}
 }
 
 // storeFor is where what is published to a queue goes.
 func (l *lane) storeFor(q *queue) broker.Store {
-	if len(l.remotes) == 0 || l.s.adapter == nil || q.kind == scope.KindListener || scope.OfDiagnosis(q.name) {
+	if len(l.remotes) == 0 || q.kind == scope.KindListener || scope.OfDiagnosis(q.name) {
 		return l.store
 	}
-	for i := range l.remotes {
-		if l.remotes[i].remoteBroker == l.s.adapter {
-			return l.remotes[i].store
-		}
+	if r := l.remoteOf(l.placed.routing.Of(q.name)); r != nil {
+		return r.store
 	}
 	return l.store
 }
@@ -132,9 +123,9 @@ func (l *lane) storeOf(e *broker.Entry) broker.Store {
 	if !isRemote(e) {
 		return l.store
 	}
-	for i := range l.remotes {
-		if l.remotes[i].store.Entry(e.Key) == e {
-			return l.remotes[i].store
+	for _, r := range l.remotes {
+		if r.store.Entry(e.Key) == e {
+			return r.store
 		}
 	}
 	return gone{}
@@ -159,8 +150,8 @@ func (l *lane) entry(k ledger.Key) *broker.Entry {
 	if k&broker.RemoteKey == 0 {
 		return l.ledger.Entry(k)
 	}
-	for i := range l.remotes {
-		if e := l.remotes[i].store.Entry(k); e != nil {
+	for _, r := range l.remotes {
+		if e := r.store.Entry(k); e != nil {
 			return e
 		}
 	}
@@ -175,8 +166,8 @@ func (l *lane) entriesIn(in func(q *ledger.Queue) bool) iter.Seq[*broker.Entry] 
 				return
 			}
 		}
-		for i := range l.remotes {
-			for e := range l.remotes[i].store.Entries() {
+		for _, r := range l.remotes {
+			for e := range r.store.Entries() {
 				if in(e.Queue) && !yield(e) {
 					return
 				}
@@ -196,15 +187,15 @@ func (q *queue) far() int {
 	if q.lane == nil {
 		return 0
 	}
-	for i := range q.lane.remotes {
-		n += q.lane.remotes[i].store.Live(q.name)
+	for _, r := range q.lane.remotes {
+		n += r.store.Live(q.name)
 	}
 	return n
 }
 
 // isFar says whether a broker may hold messages of the queue.
 func (l *lane) isFar(name string) bool {
-	return slices.ContainsFunc(l.remotes, func(r remote) bool { return r.store.Has(name) })
+	return slices.ContainsFunc(l.remotes, func(r *remote) bool { return r.store.Has(name) })
 }
 
 // countedFar are the counters of a queue of a broker's. No record of its messages
@@ -248,7 +239,7 @@ func (q *queue) demand() {
 	switch {
 	case d.Window == 0 || l.draining:
 		d.Window = 0
-		l.giveBack(q)
+		l.giveBack(q, func(*remote) bool { return true })
 	case q.policy.Serial:
 		d.Window = 1
 	case q.policy.fifo: // always the same: to change it may change the order
@@ -256,18 +247,29 @@ func (q *queue) demand() {
 	case len(q.filters) > 0, q.jobs != nil, q.policy.maxPriority > 0:
 		d.Window += lookahead
 	}
-	for i := range l.remotes {
-		if r := l.remotes[i].store; r.Has(q.name) || broker.Store(r) == q.store {
-			r.Demand(q.name, d)
+	if l.moves.leaving {
+		l.giveBack(q, func(r *remote) bool { return r.leaving })
+	}
+	waits := l.waits(q)
+	for _, r := range l.remotes {
+		isNew := broker.Store(r.store) == q.store
+		switch {
+		case r.leaving, isNew && waits:
+			r.store.Demand(q.name, broker.Demand{FIFO: d.FIFO, MaxPriority: d.MaxPriority})
+		case isNew || r.store.Has(q.name):
+			r.store.Demand(q.name, d)
 		}
 	}
 }
 
-// giveBack returns to its broker what is in nobody's hands.
-func (l *lane) giveBack(q *queue) {
-	for i := range l.remotes {
+// giveBack returns to its broker what is in nobody's hands, if it is one of these.
+func (l *lane) giveBack(q *queue, of func(r *remote) bool) {
+	for _, r := range l.remotes {
+		if !of(r) {
+			continue
+		}
 		var back []*broker.Entry
-		for e := range l.remotes[i].store.Entries() {
+		for e := range r.store.Entries() {
 			if e.Queue.Name == q.name && e.Slot == nil {
 				back = append(back, e)
 			}
@@ -276,7 +278,7 @@ func (l *lane) giveBack(q *queue) {
 		for _, e := range back {
 			q.remove(e)
 			q.end(e)
-			l.remotes[i].store.GiveBack(e)
+			r.store.GiveBack(e)
 		}
 	}
 }
@@ -332,15 +334,18 @@ func (q *queue) storeOfPublish(due int64) broker.Store {
 	return q.store
 }
 
-// wordsOf are those of who took a publish.
-func (l *lane) wordsOf(by broker.Store) *words {
-	for i := range l.remotes {
-		if broker.Store(l.remotes[i].store) == by {
-			return &l.remotes[i].words
+// wordsOf are those of who took a publish, or would have: nothing was stored of it.
+func (l *lane) wordsOf(p *publication) *words {
+	by := p.by
+	if by == nil && len(l.remotes) > 0 && p.route.topic != "" {
+		if r := l.remoteOf(l.placed.routing.OfTopic(p.route.topic)); r != nil {
+			return &r.words
 		}
 	}
-	if by == nil && l.s.adapter != nil {
-		return &l.s.adapter.words // nothing was stored
+	for _, r := range l.remotes {
+		if broker.Store(r.store) == by {
+			return &r.words
+		}
 	}
 	return &l.s.words
 }
@@ -355,6 +360,7 @@ type part struct {
 // stored first, and the rest once that is.
 func (l *lane) publishTopic(p *publication, copies []broker.Copy) error {
 	if len(l.remotes) == 0 {
+		p.by = l.store
 		return l.publishPart(p, part{l.store, copies})
 	}
 	var own []broker.Copy
@@ -374,6 +380,10 @@ func (l *lane) publishTopic(p *publication, copies []broker.Copy) error {
 	if len(own) > 0 {
 		p.parts = append(p.parts, part{l.store, own})
 	}
+	repeat := broker.Publish{Topic: p.route.topic, Dedup: p.dedup}
+	if at := l.remembering(&repeat, p.parts[0].store); at != p.parts[0].store {
+		p.parts = []part{{at, copies}}
+	}
 	p.by = p.parts[0].store
 	return l.nextPart(p)
 }
@@ -385,9 +395,14 @@ func (l *lane) nextPart(p *publication) error {
 }
 
 func (l *lane) publishPart(p *publication, x part) error {
-	return x.store.Publish(broker.Publish{
+	p.at = x.store
+	err := x.store.Publish(broker.Publish{
 		Message: &p.message, Topic: p.route.topic, To: x.to, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p,
 	})
+	if err == nil {
+		l.wrote(x.store, 1)
+	}
+	return err
 }
 
 // storedPart goes on with what is not stored yet.
@@ -397,6 +412,7 @@ func (l *lane) storedPart(p *publication, r broker.Receipt) {
 		return
 	}
 	if err := l.nextPart(p); err != nil {
+		p.at = nil
 		l.Refused(p, err)
 	}
 }
@@ -416,29 +432,29 @@ func (l *lane) bindRemote(q *queue) {
 }
 
 func (l *lane) unbindRemote(q *queue) {
-	for i := range l.remotes {
-		l.remotes[i].store.Unbind(q.name, q.topic)
+	for _, r := range l.remotes {
+		r.store.Unbind(q.name, q.topic)
 	}
 }
 
 // purgeRemotes removes the queues of an execution.
 func (l *lane) purgeRemotes(execution string) {
-	for i := range l.remotes {
+	for _, r := range l.remotes {
 		var all []string
-		for name := range l.remotes[i].store.Queues() {
+		for name := range r.store.Queues() {
 			if closing.ExecutionOf(name) == execution {
 				all = append(all, name)
 			}
 		}
 		for _, name := range all {
-			l.remotes[i].store.Forget(name)
+			r.store.Forget(name)
 		}
 	}
 }
 
 func (l *lane) forgetRemote(name string) {
-	for i := range l.remotes {
-		l.remotes[i].store.Forget(name)
+	for _, r := range l.remotes {
+		r.store.Forget(name)
 	}
 }
 
@@ -446,8 +462,7 @@ func (l *lane) forgetRemote(name string) {
 // is removed, which takes a moment.
 func (l *lane) emptying(name string) bool {
 	far := false
-	for i := range l.remotes {
-		r := &l.remotes[i]
+	for _, r := range l.remotes {
 		if !r.store.Has(name) {
 			continue
 		}
@@ -461,6 +476,16 @@ func (l *lane) emptying(name string) bool {
 }
 
 const lookTimeout = 5 * time.Second
+
+// keyEpoch is where the lane's epoch is in the key of an entry that is on a broker, so
+// that no owner of the lane uses another's keys.
+const keyEpoch = 40
+
+// Key is one for an entry that has arrived from a broker.
+func (l *lane) Key() ledger.Key {
+	l.arrived++
+	return l.arrived
+}
 
 func (l *lane) removeIfEmpty(r *remote, name string) {
 	delays := r.delays(name)
@@ -501,7 +526,7 @@ func (l *lane) askFar(name groupName, x *block) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 		defer cancel()
 		there := false
-		for _, r := range l.s.remotes {
+		for _, r := range l.s.placed().brokers {
 			found, err := r.Browse(ctx, name.queue, 1, x.letter)
 			there = there || err != nil || len(found) > 0
 		}
@@ -527,8 +552,7 @@ type farQueue struct {
 
 // farQueues are the lane's that are wanted.
 func (l *lane) farQueues(wanted func(queue string) bool) (all []farQueue) {
-	for i := range l.remotes {
-		r := &l.remotes[i]
+	for _, r := range l.remotes {
 		for queue, delays := range r.store.Queues() {
 			if wanted(queue) {
 				all = append(all, farQueue{r.remoteBroker, queue, delays, int64(r.store.Live(queue)), l.closed.Refuses(queue) != nil})
@@ -540,7 +564,7 @@ func (l *lane) farQueues(wanted func(queue string) bool) (all []farQueue) {
 
 // lookFar adds what brokers have of queues. One that is away says nothing.
 func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) error {
-	if len(s.remotes) == 0 || len(queues) == 0 {
+	if !s.hasBrokers() || len(queues) == 0 {
 		return nil
 	}
 	at := make(map[string]*protocol.QueueInfo, len(queues))
@@ -578,10 +602,13 @@ func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) erro
 // looksAtOnce is how many queues are looked at together.
 const looksAtOnce = 8
 
+// hasBrokers says whether messages may be outside of the mesh.
+func (s *Service) hasBrokers() bool { return len(s.placed().brokers) > 0 }
+
 // addFar adds what brokers hold of an execution. What a lane has of it twice, since
 // it is on its way, only keeps it open a little longer.
 func (o *openLane) addFar(ctx context.Context, execution string, reply *protocol.CloseReply) error {
-	if len(o.s.remotes) == 0 {
+	if !o.s.hasBrokers() {
 		return nil
 	}
 	far, err := ask(ctx, o, func(l *lane) []farQueue {
@@ -603,7 +630,7 @@ func (o *openLane) addFar(ctx context.Context, execution string, reply *protocol
 // definedFar adds what brokers hold of a named queue, and removes it if it is to
 // be.
 func (o *openLane) definedFar(ctx context.Context, q *protocol.LaneDefinition, told *protocol.LaneDefined) error {
-	if len(o.s.remotes) == 0 {
+	if !o.s.hasBrokers() {
 		return nil
 	}
 	name := scope.JobsQueue(q.Queue)
@@ -632,8 +659,8 @@ func (o *openLane) definedFar(ctx context.Context, q *protocol.LaneDefinition, t
 
 // purgeFar discards what a broker has of a queue, and the queue with it.
 func (l *lane) purgeFar(name string) bool {
-	for i := range l.remotes {
-		for e := range l.remotes[i].store.Entries() {
+	for _, r := range l.remotes {
+		for e := range r.store.Entries() {
 			if e.Queue.Name == name {
 				l.drop(e)
 			}
@@ -641,12 +668,4 @@ func (l *lane) purgeFar(name string) bool {
 	}
 	l.forgetRemote(name)
 	return true
-}
-
-// up is a gauge of whether a broker is there.
-func up(away error) float64 {
-	if away != nil {
-		return 0
-	}
-	return 1
 }

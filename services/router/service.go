@@ -106,8 +106,7 @@ type Service struct {
 	inbox      string
 	maxPayload int
 	words      words // of publishes to the builtin transport
-	remotes    []*remoteBroker
-	adapter    *remoteBroker // that queues are on; nil: builtin
+	brokers    brokers
 
 	settings    settings
 	directory   *directory
@@ -156,8 +155,9 @@ func New(o Options) (*Service, error) {
 	s.directory, s.definitions, s.presence = newDirectory(s), newDefinitions(s), newPresence(s)
 	s.settings.current = protocol.DefaultSettings()
 	s.builtin = builtin.New(o.Durability, s.nextOf)
-	s.words = wordsFor(s.builtin)
-	if err := s.addBrokers(); err != nil {
+	s.words = wordsFor(s.builtin.Name(), s.builtin.Durability())
+	s.brokers.soon = make(chan struct{}, 1)
+	if err := s.fixedPlacement(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -176,7 +176,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Stop(ctx))
 		}
 	}()
-	for _, step := range []func(context.Context) error{s.connect, s.checkProvider, s.configure, s.openBrokers, s.takeLanes, s.listen, s.watch, s.serve} {
+	for _, step := range []func(context.Context) error{s.connect, s.checkProvider, s.openBrokers, s.configure, s.takeLanes, s.listen, s.watch, s.serve} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -296,6 +296,7 @@ func (s *Service) watch(context.Context) error {
 	}
 	s.ending.Go(func() { s.learnNext(ctx) })
 	s.ending.Go(func() { s.lookForOwners(ctx) })
+	s.ending.Go(func() { s.tendBrokers(ctx) })
 	s.lifecycle.Add("deliveries", s.drain)
 	return nil
 }
@@ -357,7 +358,10 @@ func (s *Service) serve(ctx context.Context) error {
 		return err
 	}
 	s.lifecycle.Add("publishes of data", data.Drain)
-	if err := mesh.EveryInstance(s.mesh, "adapter", protocol.SubjectAdapterCheck, s.tryAdapter); err != nil {
+	if err := mesh.EveryInstance(s.mesh, "prepare", protocol.SubjectPrepare, s.prepare); err != nil {
+		return err
+	}
+	if err := mesh.EveryInstance(s.mesh, "brokers", protocol.SubjectBrokers, s.listBrokers); err != nil {
 		return err
 	}
 	if err := mesh.EveryInstance(s.mesh, "queues", protocol.SubjectQueues, s.queues); err != nil {

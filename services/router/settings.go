@@ -29,6 +29,9 @@ func (s *Service) set(now *protocol.Settings) {
 	if now == nil || !s.settings.take(*now) {
 		return
 	}
+	if now.Placed > s.placed().Number {
+		s.placementChanged()
+	}
 	s.eachLane((*lane).settingsChanged)
 }
 
@@ -52,10 +55,30 @@ func (s *Service) settingsChanged(m *nats.Msg) {
 	s.set(&now)
 }
 
-// configure takes settings and answers once the lane does as they say.
+// configure takes settings and answers once the lane does as they say, and keeps its
+// messages where they are to be.
 func (o *openLane) configure(ctx context.Context, now protocol.Settings) (protocol.Empty, error) {
 	o.s.set(&now)
-	return ask(ctx, o, func(*lane) protocol.Empty { return protocol.Empty{} })
+	if err := o.s.follow(ctx, now.Placed); err != nil {
+		return protocol.Empty{}, err
+	}
+	done := make(chan error, 1)
+	_, err := ask(ctx, o, func(l *lane) protocol.Empty {
+		l.place(o.s.placed())
+		l.bindings.answer(func(err error) { done <- err })
+		return protocol.Empty{}
+	})
+	if err != nil {
+		return protocol.Empty{}, err
+	}
+	select {
+	case err = <-done:
+	case <-o.running.Done():
+		err = errMoving
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return protocol.Empty{}, err
 }
 
 // settingsChanged has the next deliveries begin as the settings say.

@@ -102,6 +102,7 @@ func (s *Service) openLane(ctx context.Context, name string) (ledger.Handle, err
 		return nil, err
 	}
 	at.current.Store(o)
+	at.send(call(func(l *lane) { l.place(s.placed()) })) // it may have changed meanwhile
 	s.definitions.attach(at)
 	s.directory.attach(at)
 	s.lanes.Go(o.close)

@@ -28,6 +28,7 @@ func (l *lane) join(q *queue) {
 	t.queues = append(slices.Clip(t.queues), q)
 	t.copies = append(slices.Clip(t.copies), broker.Copy{Queue: q.name})
 	l.bindRemote(q)
+	l.unbindElsewhere(q)
 }
 
 // part takes q out of its topic.
@@ -92,9 +93,17 @@ func (l *lane) stagingTopic(p *publication, sign int64) {
 	l.stagedBytes += sign * p.size
 }
 
+// endTopic ends that account.
+func (l *lane) endTopic(p *publication) {
+	l.stagingTopic(p, -1)
+	for _, q := range p.to {
+		l.landed(p, q)
+	}
+}
+
 // storedTopic answers a publish to a topic that is in the log.
 func (l *lane) storedTopic(p *publication, r broker.Receipt) {
-	l.stagingTopic(p, -1)
+	l.endTopic(p)
 	if r.Duplicate {
 		l.ledger.Count("", ledger.Deduplicated, 1)
 	} else {

@@ -41,6 +41,11 @@ func TestTheSchemaAgreesWithTheReader(t *testing.T) {
 		`{"run_jobs_in":"enqueuer"}`, `{"run_jobs_in":"x"}`, `{"observers":{"activation_timeout_ms":1,"observer_grace_ms":0}}`, `{"observers":{"activation_timeout_ms":0}}`,
 		`{"queue_configs":{"a":null,"b":{},"c":{"type":"fifo","message_group_field":"g","concurrency":65536,"on_dead_letter":"block","redeliver_on_engine_restart":true}}}`,
 		`{"queue_configs":{"a":{"concurrency":0}}}`, `{"queue_configs":{"a":{"type":"concurrent"}}}`, `{"queue_configs":{"a":{"frob":1}}}`, `{"queue_configs":[]}`, `{"queue_configs":{"a":3}}`,
+		`{"brokers":{"a":{"name":"rabbitmq","state":"draining","config":{"prefix":"x"}}},"routes":[{"pattern":"/topic/a","broker":"builtin"}]}`,
+		`{"brokers":{}}`, `{"brokers":{"a":{}}}`, `{"brokers":{"a":null}}`, `{"brokers":{"a":{"name":"builtin"}}}`, `{"brokers":{"a":{"name":"rabbitmq","state":"off"}}}`,
+		`{"brokers":{"a":{"name":"rabbitmq","frob":1}}}`, `{"brokers":{"a":{"name":"rabbitmq","config":{"store_method":"x"}}}}`, `{"brokers":null}`, `{"brokers":[]}`,
+		`{"routes":[]}`, `{"routes":null}`, `{"routes":{}}`, `{"routes":[null]}`, `{"routes":[{"pattern":"/topic/a"}]}`, `{"routes":[{"broker":"builtin"}]}`,
+		`{"routes":[{"pattern":"/topic/a","broker":"builtin","frob":1}]}`,
 	} {
 		var value any
 		if err := json.Unmarshal([]byte(text), &value); err != nil {

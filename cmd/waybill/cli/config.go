@@ -76,8 +76,7 @@ func (c *configShowCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	stored.Config.Adapter.Config = config.Redacted(stored.Config.Adapter.Config)
-	stored.Set = config.Redacted(stored.Set)
+	redact(&stored)
 	if a.flags.JSON {
 		return a.show(stored, nil)
 	}
@@ -96,6 +95,20 @@ func (c *configShowCmd) Run(a *app) error {
 	}
 	a.sayf("%s", strings.TrimSuffix(text, "\n"))
 	return nil
+}
+
+// redact takes the secrets out of what is shown.
+func redact(stored *protocol.StoredConfig) {
+	stored.Config.Adapter.Config = config.Redacted(stored.Config.Adapter.Config)
+	for name, b := range stored.Config.Brokers {
+		b.Config = config.Redacted(b.Config)
+		stored.Config.Brokers[name] = b
+	}
+	for i := range stored.Placement.Brokers {
+		b := &stored.Placement.Brokers[i]
+		b.Adapter.Config = config.Redacted(b.Adapter.Config)
+	}
+	stored.Set = config.Redacted(stored.Set)
 }
 
 // yamlOf is a document of the wire as YAML.
@@ -172,8 +185,7 @@ func (c *configApplyCmd) Run(a *app) error {
 func editConfig(a *app, e protocol.ConfigEdit) (protocol.ConfigEdited, error) {
 	edited, err := ask[protocol.ConfigEdited](a, protocol.SubjectConfigEdit, e)
 	for i := range edited.Differences {
-		d := &edited.Differences[i]
-		d.Before, d.After = config.Redacted(d.Before), config.Redacted(d.After)
+		config.RedactDifference(&edited.Differences[i])
 	}
 	return edited, err
 }
@@ -230,8 +242,7 @@ func (c *configHistoryCmd) Run(a *app) error {
 	}
 	for i := range h.Revisions {
 		for j := range h.Revisions[i].Differences {
-			d := &h.Revisions[i].Differences[j]
-			d.Before, d.After = config.Redacted(d.Before), config.Redacted(d.After)
+			config.RedactDifference(&h.Revisions[i].Differences[j])
 		}
 	}
 	return a.show(h, func() {

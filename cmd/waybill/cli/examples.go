@@ -66,6 +66,9 @@ var examples = map[string]string{
 	"reconcile":           "waybill reconcile",
 	"why":                 "waybill why 01a22903-c22f-72ef-812a-e20f3ee053c3\nwaybill why 01a22903-c22f-72ef-812a-e20f3ee053c3 --json",
 	"diagnose":            "waybill diagnose\nwaybill diagnose --json",
+	"broker ls":           "waybill broker ls\nwaybill broker ls --json",
+	"broker drain":        "waybill broker drain orders",
+	"broker retire":       "waybill broker retire orders\nwaybill broker retire orders --force",
 	"broker capabilities": "waybill broker capabilities\nwaybill broker capabilities builtin --json",
 
 	"bench":      "waybill bench\nwaybill bench --time 10s --size 1024",

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -48,8 +49,11 @@ type Options struct {
 type Report struct {
 	OK bool `json:"ok"` // every line is
 	// Lines has one for each route, then one for each topic.
-	Lines  []Line  `json:"lines" nullable:"false"`
-	TookMs float64 `json:"took_ms"`
+	Lines []Line `json:"lines" nullable:"false"`
+	// Brokers are those outside of the mesh. One that is not used for anything new may
+	// be away with the report OK.
+	Brokers []protocol.BrokerInfo `json:"brokers,omitempty"`
+	TookMs  float64               `json:"took_ms"`
 }
 
 // Line is what was found out of one route or topic.
@@ -97,8 +101,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.try(trying, probes[first:min(first+together, len(probes))])
 	}
 	r.tidy(context.WithoutCancel(ctx))
-	report := &Report{Lines: lines(subjects, probes), TookMs: ms(time.Since(began))}
-	report.OK = allOK(report.Lines)
+	report := &Report{Lines: lines(subjects, probes), Brokers: brokers(context.WithoutCancel(ctx), o), TookMs: ms(time.Since(began))}
+	report.OK = allOK(report.Lines) && !slices.ContainsFunc(report.Brokers, isMissing)
 	return report, nil
 }
 
@@ -127,6 +131,22 @@ func Unreachable(earlier *Report, err error) *Report {
 	}
 	return report
 }
+
+// brokersTime is how long routers may take to say which brokers there are.
+const brokersTime = 5 * time.Second
+
+// brokers are those outside of the mesh.
+func brokers(ctx context.Context, o Options) []protocol.BrokerInfo {
+	ctx, cancel := context.WithTimeout(ctx, brokersTime)
+	defer cancel()
+	all, err := operate.Brokers(ctx, o.NC, false)
+	if err != nil {
+		o.Logger.Warn("it is not known which brokers there are", "error", err)
+	}
+	return slices.DeleteFunc(all, func(b protocol.BrokerInfo) bool { return b.Place == "" })
+}
+
+func isMissing(b protocol.BrokerInfo) bool { return b.State == protocol.BrokerActive && b.Away != "" }
 
 func allOK(lines []Line) bool {
 	for i := range lines {

@@ -3,6 +3,8 @@ package diagnose
 import (
 	"fmt"
 	"strings"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // Text is the report for people, one line a route or topic.
@@ -15,7 +17,21 @@ func (r *Report) Text() string {
 	for i := range r.Lines {
 		fmt.Fprintln(&b, r.Lines[i].text(width))
 	}
+	for i := range r.Brokers {
+		fmt.Fprintln(&b, brokerText(&r.Brokers[i]))
+	}
 	return b.String()
+}
+
+func brokerText(b *protocol.BrokerInfo) string {
+	what := fmt.Sprintf("broker %s  %s at %s  %s", b.Name, b.Kind, b.Place, b.State)
+	switch {
+	case b.Away == "":
+		return "ok      " + what
+	case isMissing(*b):
+		return "FAILED  " + what + "  " + oneLine(b.Away)
+	}
+	return "away    " + what + "  " + oneLine(b.Away)
 }
 
 // what is the route, or the topic as /topic/<topic>.

@@ -23,8 +23,8 @@ import (
 )
 
 // What a lane keeps in memory of a message and its queue is the ledger's;
-// another broker's Store makes its own, with keys that rise in the order of
-// the queue.
+// another broker's Store makes its own, with keys of the lane's that rise in the
+// order of the queue.
 type (
 	// Entry is a message as it stays in memory.
 	Entry = ledger.Entry
@@ -126,11 +126,22 @@ type Store interface {
 	DeadLetter(e *Entry, meta Meta) bool
 }
 
+// PlaceNote is the key of the note in a lane's ledger that a broker of that id has a
+// queue. Stores write it when they first use the queue.
+func PlaceNote(id, queue string) string { return "place/" + id + "\n" + queue }
+
+// Remembering is a Store that knows for a while what was published to it under an id
+// (Publish.Dedup), so that the same is not stored elsewhere when its queue moves.
+type Remembering interface{ Remembers(p *Publish) bool }
+
 // Lane is what a Store tells the dispatcher, in the lane's goroutine.
 type Lane interface {
 	// Post runs f in the lane's goroutine, soon; false once the lane is
 	// closed. It alone may be called from any goroutine.
 	Post(f func()) bool
+	// Key is the key of an entry that has arrived, higher than any before: they are
+	// the lane's, whatever broker its entries are on.
+	Key() ledger.Key
 	// Stored answers a Publish.
 	Stored(tag any, r Receipt)
 	// Refused answers a Publish that came to nothing, or of which nobody knows.

@@ -25,15 +25,21 @@ func (s *Store) Publish(p broker.Publish) error {
 	}
 	var dedup *ledger.Dedup
 	if p.Dedup != "" {
-		name := p.Queue
-		if p.Topic != "" {
-			name = scope.TopicPrefix + p.Topic
-		}
-		d := ledger.DedupOf(name, p.Dedup)
+		d := dedupOf(&p)
 		dedup = &d
 	}
 	return s.ledger.Accept(p.Message, s.metas, dedup, p.Tag)
 }
+
+func dedupOf(p *broker.Publish) ledger.Dedup {
+	if p.Topic != "" {
+		return ledger.DedupOf(scope.TopicPrefix+p.Topic, p.Dedup)
+	}
+	return ledger.DedupOf(p.Queue, p.Dedup)
+}
+
+// Remembers says whether the publish would repeat another.
+func (s *Store) Remembers(p *broker.Publish) bool { return s.ledger.Remembers(dedupOf(p)) }
 
 // Demand does nothing: entries are here anyway.
 func (s *Store) Demand(string, broker.Demand) {}

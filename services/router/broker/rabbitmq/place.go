@@ -38,17 +38,13 @@ type place struct {
 // declareAgain is how long a failed declaration stands.
 const declareAgain = 500 * time.Millisecond
 
-// Notes in the lane's ledger about places begin with placeNote and the broker's
-// name, and are followed by the queue's.
-const placeNote = "place/"
-
 // noted is what a note says.
 type noted struct {
 	Made    kind    `json:"made,omitzero"`
 	Holding []int64 `json:"holding,omitempty"` // ms
 }
 
-func (s *store) placeKey(queue string) string { return placeNote + s.b.o.Name + queueMark + queue }
+func (s *store) placeKey(queue string) string { return broker.PlaceNote(s.b.o.Name, queue) }
 
 const queueMark = "\n"
 

@@ -42,7 +42,6 @@ type store struct {
 	idents   map[ident]*live // of the mesh's own messages
 	finished memory
 	dedups   dedups
-	key      ledger.Key // the newest entry's
 	stored   uint64
 }
 
@@ -71,15 +70,10 @@ type ident struct {
 	copy       uint32 // how many the mesh has made of it before, in this generation
 }
 
-// keyEpoch is where the lane's epoch is in a key, so that no owner of the lane
-// uses another's keys.
-const keyEpoch = 40
-
 func newStore(b *Broker, l *ledger.Ledger, lane broker.Lane) *store {
 	s := &store{
 		b: b, ledger: l, lane: lane, out: newWriter(b.out), copies: newWriter(b.out), setup: newSequence(),
 		places: make(map[string]*place), live: make(map[ledger.Key]*live), idents: make(map[ident]*live),
-		key: broker.RemoteKey | ledger.Key(l.Epoch()&(1<<(63-keyEpoch)-1))<<keyEpoch,
 	}
 	s.ctx, s.cancel = context.WithCancel(b.ctx)
 	s.readPlaces()
@@ -151,6 +145,12 @@ func (s *store) Publish(p broker.Publish) error {
 	}
 	s.write(&publication{Publish: p, destination: to, out: outgoing{exchange: to.exchange, key: to.key, message: message}})
 	return nil
+}
+
+// Remembers says whether the publish would repeat another.
+func (s *store) Remembers(p *broker.Publish) bool {
+	first, known := s.dedups.all.get(keyOf(p))
+	return known && time.Since(first.at) <= protocol.DedupWindow
 }
 
 // publication is a publish on its way.
@@ -280,9 +280,8 @@ func (s *store) arrive(x *session, d *delivered) {
 		return
 	}
 	s.recall(v)
-	s.key++
 	v.entry = broker.Entry{
-		Key: s.key, ID: m.ID, Queue: &v.place.ghost, Size: sizeOf(m), Priority: m.Priority,
+		Key: s.lane.Key(), ID: m.ID, Queue: &v.place.ghost, Size: sizeOf(m), Priority: m.Priority,
 		Group: ledger.GroupOf(m.Group), Generation: meta.Generation,
 	}
 	v.state()

@@ -1,0 +1,222 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/waybill-mq/waybill/internal/config"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+const (
+	// editTime is how long an edit may take: who asks waits about as long.
+	editTime     = 28 * time.Second
+	prepareTime  = 8 * time.Second // for the first router that gets ready
+	prepareStall = time.Second     // for another
+	countTime    = 30 * time.Second
+	countStall   = 5 * time.Second
+	retireEvery  = time.Second
+	retireMost   = time.Minute // between two looks at a broker that is far from empty
+)
+
+// placement is what the configuration means for routers.
+func (c *configState) placement() protocol.Placement {
+	p := config.PlacementOf(c.config(), c.places)
+	p.Number = c.doc.Placed
+	return p
+}
+
+// settings are those of the configuration.
+func (c *configState) settings() protocol.Settings {
+	settings := c.config().Settings(c.doc.revision)
+	settings.Placed = c.doc.Placed
+	return settings
+}
+
+// kindOf is the kind of the broker that a queue is on.
+func (c *configState) kindOf(queue string) string {
+	p := c.placement()
+	routing, err := config.NewRouting(&p)
+	if err != nil {
+		return protocol.BrokerBuiltin
+	}
+	id := routing.Of(queue)
+	for _, b := range p.Brokers {
+		if b.ID == id {
+			return b.Adapter.Name
+		}
+	}
+	return protocol.BrokerBuiltin
+}
+
+// idsOf are the ids of brokers by their names.
+func (c *configState) idsOf(names []string) (ids []string) {
+	for _, b := range c.places {
+		if slices.Contains(names, b.Name) {
+			ids = append(ids, b.ID)
+		}
+	}
+	return ids
+}
+
+// placedAfter takes note of the brokers that a configuration has after another, without
+// those that are to be left.
+func (c *configState) placedAfter(before *configState, left []string) {
+	c.places = slices.DeleteFunc(config.Places(c.config(), before.places), func(b protocol.PlacedBroker) bool {
+		return b.Replaced && slices.Contains(left, b.ID)
+	})
+	c.doc.Brokers, c.doc.Placed = c.places, before.doc.Placed
+	if moves(before, c) {
+		c.doc.Placed++
+	}
+}
+
+// moves says whether an edit changes where messages are.
+func moves(before, after *configState) bool {
+	was, is := config.PlacementOf(before.config(), before.places), config.PlacementOf(after.config(), after.places)
+	return !reflect.DeepEqual(was, is)
+}
+
+// checkBrokers has every router get ready for where an edit moves messages: one
+// that cannot reach a broker refuses it. What is retired has to be empty.
+func (s *Service) checkBrokers(ctx context.Context, before, after *configState, abandon []string) error {
+	if err := s.checkRetired(ctx, before, after, abandon); err != nil {
+		return err
+	}
+	if !moves(before, after) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	prepared, err := mesh.Gather[protocol.Prepared](ctx, s.nc, protocol.SubjectPrepare, after.placement(), prepareStall)
+	if err != nil {
+		e := protocol.AsError(err)
+		return protocol.Errorf(e.Code, "a router cannot use the brokers so, and nothing was changed: %s", e.Message)
+	}
+	instances, err := mesh.Gather[protocol.Ready](ctx, s.nc, protocol.SubjectReady, protocol.Empty{}, 0)
+	if err != nil {
+		return err
+	}
+	for _, r := range instances {
+		if r.Service == "router" && !slices.Contains(prepared, protocol.Prepared{Instance: r.Instance}) {
+			return protocol.Errorf(protocol.CodeUnavailable, "the router %s does not say whether it can use the brokers so, and nothing was changed: it is starting, or of an earlier version", r.Instance)
+		}
+	}
+	return nil
+}
+
+// checkRetired refuses to leave behind what nobody has said may be.
+func (s *Service) checkRetired(ctx context.Context, before, after *configState, abandon []string) error {
+	for _, name := range abandon {
+		if !slices.ContainsFunc(before.places, func(b protocol.PlacedBroker) bool { return b.Name == name }) {
+			return protocol.Errorf(protocol.CodeNotFound, "no broker is called %.64q: waybill broker ls lists those there are", name)
+		}
+	}
+	for _, b := range before.places {
+		kept := slices.ContainsFunc(after.places, func(a protocol.PlacedBroker) bool { return a.ID == b.ID })
+		if kept || slices.Contains(abandon, b.Name) {
+			continue
+		}
+		if b.State != protocol.BrokerDraining {
+			return protocol.Errorf(protocol.CodeConflict, "the broker %s is %s: make it draining, and retire it when it is empty", b.Name, b.State)
+		}
+		if left, err := s.remains(ctx, b.ID, before.doc.Placed); left != "" || err != nil {
+			if err != nil {
+				left = protocol.AsError(err).Message
+			}
+			return protocol.Errorf(protocol.CodeConflict, "the broker %s cannot be retired: %s; wait until it is empty (waybill broker ls), or leave behind what it has (waybill broker retire %s --force)", b.Name, left, b.Name)
+		}
+	}
+	return nil
+}
+
+// remains says what a broker still holds of all lanes; "": nothing, for certain.
+func (s *Service) remains(ctx context.Context, id string, placed uint64) (string, error) {
+	total, err := s.ledgers(ctx, "router")
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	pages, err := mesh.Gather[protocol.BrokersPage](ctx, s.nc, protocol.SubjectBrokers, protocol.BrokersRequest{Count: true, ID: id}, countStall)
+	if err != nil {
+		return "", err
+	}
+	var sum protocol.BrokerInfo
+	lanes := 0
+	for _, page := range pages {
+		lanes += page.Lanes
+		if page.Number < placed {
+			return "the router " + page.Instance + " does not work by the last configuration yet", nil
+		}
+		for _, b := range page.Brokers {
+			if b.Away != "" || !b.Counted {
+				return "it cannot be looked at (" + b.Away + ")", nil
+			}
+			sum.Ready, sum.Waiting, sum.InFlight, sum.Dead = sum.Ready+b.Ready, sum.Waiting+b.Waiting, sum.InFlight+b.InFlight, sum.Dead+b.Dead
+			sum.Busy += b.Busy
+		}
+	}
+	switch {
+	case sum.Holds() > 0:
+		return fmt.Sprintf("it holds %d ready, %d waiting, %d in flight and %d dead messages", sum.Ready, sum.Waiting, sum.InFlight, sum.Dead), nil
+	case sum.Busy > 0:
+		return "its queues have not left their topics yet, which takes some seconds", nil
+	case lanes < total:
+		return "some lanes have no router at the moment", nil
+	}
+	return "", nil
+}
+
+// retireReplaced retires brokers that the configuration does not name any more once
+// they are empty, and were when they were looked at before.
+func (s *Service) retireReplaced(ctx context.Context) {
+	wait := retireEvery
+	empty := map[string]bool{}
+	for pause(ctx, wait) {
+		wait = min(2*wait, retireMost)
+		now := s.configuration.state()
+		for _, b := range now.places {
+			if !b.Replaced {
+				continue
+			}
+			left, err := s.remains(ctx, b.ID, now.doc.Placed)
+			was := empty[b.ID]
+			empty[b.ID] = err == nil && left == ""
+			if !empty[b.ID] {
+				continue
+			}
+			wait = retireEvery
+			if was {
+				s.retire(ctx, b)
+			}
+		}
+		if !slices.ContainsFunc(now.places, func(b protocol.PlacedBroker) bool { return b.Replaced }) {
+			wait = retireEvery
+		}
+	}
+}
+
+func (s *Service) retire(ctx context.Context, b protocol.PlacedBroker) {
+	_, err := s.editConfig(ctx, configEdit{by: "waybill", left: []string{b.ID}, change: func(now *configState) (config.Document, error) { return now.doc.set, nil }})
+	if err != nil {
+		s.log.Warn("an empty broker is not retired yet", "broker", b.Name, "error", err)
+		return
+	}
+	s.log.Info("a broker that nothing names any more is empty, and retired", "broker", b.Name, "place", b.Place)
+}
+
+// brokerWarnings say what an edit of the brokers does by itself.
+func brokerWarnings(edit *configEdited) (warnings []string) {
+	for _, b := range edit.after.places {
+		was := slices.ContainsFunc(edit.before.places, func(p protocol.PlacedBroker) bool { return p.ID == b.ID && p.Replaced })
+		if b.Replaced && !was {
+			warnings = append(warnings, fmt.Sprintf("the broker at %s takes nothing new; it is worked off as %s, and retired when it is empty (waybill broker ls)", b.Place, b.Name))
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,389 @@
+package router
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// Where publishes of a queue go may change while it is used. What is there already is
+// delivered from where it is. In a FIFO queue nothing of the new place is delivered
+// before the old one holds nothing of it any more.
+
+const (
+	lookAgain = int64(200 * time.Millisecond)
+	// emptySights is how often in a row a broker has to hold nothing of a queue, with
+	// nothing come from it meanwhile: what is on its way to the lane is seen nowhere.
+	emptySights = 5
+	// unbindAfter is how long a queue receives its topic where it was before: publishes
+	// are on their way there.
+	unbindAfter = int64(10 * time.Second)
+	// leaveMost is how long a broker that is left may have deliveries in hand.
+	leaveMost = int64(time.Minute)
+)
+
+// moves is what a lane has to do for queues that have moved.
+type moves struct {
+	waiting   map[*queue]*sight   // FIFO queues whose new place waits for the old ones
+	unbinding map[unbinding]int64 // when (Service.clock)
+	leaving   bool                // brokers are left
+	lookAt    int64               // Service.clock
+}
+
+// sight is what was seen of the old places of a queue.
+type sight struct {
+	looking bool
+	empty   int // looks in a row that have found nothing
+	arrived int64
+}
+
+// unbinding is a queue that is not to receive its topic at a broker any more.
+type unbinding struct {
+	q *queue
+	r *remote
+}
+
+// place has the lane keep messages where p says. What an older one says comes too late.
+func (l *lane) place(p *placement) {
+	if p.order <= l.placed.order {
+		return
+	}
+	l.placed = p
+	for _, r := range l.remotes {
+		r.leaving = !slices.Contains(p.brokers, r.remoteBroker)
+		switch {
+		case !r.leaving:
+			r.leaveBy = 0
+		case r.leaveBy == 0:
+			r.leaveBy = l.now + leaveMost
+		}
+		l.moves.leaving = l.moves.leaving || r.leaving
+	}
+	l.attachRemotes()
+	for _, q := range l.queues {
+		l.move(q)
+	}
+}
+
+// move has a queue's publishes go where they are to.
+func (l *lane) move(q *queue) {
+	if now := l.storeFor(q); now != q.store && !(l.isUsed(q.store) && l.movesStill(q)) {
+		q.store, q.before = now, q.staged
+		if q.bound != nil && !q.bound.Ended {
+			l.bindRemote(q)
+			l.rebound(q)
+		}
+		for _, r := range l.remotes {
+			if broker.Store(r.store) == now {
+				delete(r.emptied, q.name)
+			}
+		}
+	}
+	l.unbindElsewhere(q)
+	if len(q.consumers) > 0 || q.jobs != nil {
+		q.demand()
+	}
+	l.unpark(q)
+}
+
+// movesStill says whether a queue has not come to the end of an earlier move. Those of
+// a topic move together: what is published to it reaches all that are at its broker.
+func (l *lane) movesStill(q *queue) bool {
+	t := l.topics[q.topic]
+	if q.topic == "" || t == nil {
+		return l.waits(q)
+	}
+	return slices.ContainsFunc(t.queues, l.waits)
+}
+
+// isUsed says whether the lane has that store still.
+func (l *lane) isUsed(s broker.Store) bool { return s == broker.Store(l.store) || l.remoteAt(s) != nil }
+
+// remoteAt is whose store it is; nil: the mesh's own.
+func (l *lane) remoteAt(s broker.Store) *remote {
+	for _, r := range l.remotes {
+		if broker.Store(r.store) == s {
+			return r
+		}
+	}
+	return nil
+}
+
+// isElsewhere says whether a broker has had the queue that is not the one it is on.
+func (l *lane) isElsewhere(q *queue, r *remote) bool {
+	if broker.Store(r.store) == q.store || !r.store.Has(q.name) {
+		return false
+	}
+	at := l.remoteAt(q.store)
+	return at == nil || at.id != r.id
+}
+
+// rebound has the time that a queue receives its topic without a consumer begin anew
+// where that ends.
+func (l *lane) rebound(q *queue) {
+	if q.bound.DetachedAt.IsZero() {
+		return
+	}
+	delete(l.bindings.retained, q)
+	if q.isRemote() {
+		return
+	}
+	settings := l.s.setting()
+	q.bound.Until = time.Unix(0, l.wall).UTC().Add(settings.SubscriberRetention())
+	l.bindings.retain(q)
+	l.noteBinding(q)
+}
+
+// unbindElsewhere ends that a queue receives its topic where it is not any more.
+func (l *lane) unbindElsewhere(q *queue) {
+	if q.bound == nil || q.topic == "" {
+		return
+	}
+	for _, r := range l.remotes {
+		u := unbinding{q, r}
+		if _, known := l.moves.unbinding[u]; known || !l.isElsewhere(q, r) {
+			continue
+		}
+		if l.moves.unbinding == nil {
+			l.moves.unbinding = make(map[unbinding]int64)
+		}
+		l.moves.unbinding[u] = l.now + unbindAfter
+	}
+}
+
+// waits says whether what is published to a queue now is not delivered yet: it is in
+// order, and what was published before is elsewhere still.
+func (l *lane) waits(q *queue) bool {
+	if !q.policy.fifo || len(l.remotes)+len(l.placed.absent) == 0 {
+		return false
+	}
+	waits := q.before > 0
+	for _, r := range l.remotes {
+		waits = waits || !r.emptied[q.name] && l.isElsewhere(q, r)
+	}
+	for _, b := range l.placed.absent { // of which nobody knows what it holds
+		waits = waits || l.ledger.Note(broker.PlaceNote(b.ID, q.name)) != nil
+	}
+	if waits && l.moves.waiting[q] == nil {
+		if l.moves.waiting == nil {
+			l.moves.waiting = make(map[*queue]*sight)
+		}
+		l.moves.waiting[q] = &sight{}
+	}
+	return waits
+}
+
+// park keeps what is in the mesh's own ledger from being delivered while it has to wait;
+// false: it has not.
+func (q *queue) park(e *broker.Entry) bool {
+	if isRemote(e) || q.isRemote() || !q.lane.waits(q) {
+		return false
+	}
+	q.parked = append(q.parked, e)
+	return true
+}
+
+// unpark delivers it when it has not to wait any more.
+func (l *lane) unpark(q *queue) {
+	if len(q.parked) == 0 || !q.isRemote() && l.waits(q) {
+		return
+	}
+	parked := q.parked
+	q.parked = nil
+	for _, e := range parked {
+		q.add(e)
+	}
+}
+
+// remembering is where a publish goes that is to go to a store: if another has taken the
+// same before, under its id, that answers it.
+func (l *lane) remembering(p *broker.Publish, to broker.Store) broker.Store {
+	if p.Dedup == "" || len(l.remotes) == 0 || remembers(to, p) {
+		return to
+	}
+	if remembers(l.store, p) {
+		return l.store
+	}
+	for _, r := range l.remotes {
+		if remembers(r.store, p) {
+			return r.store
+		}
+	}
+	return to
+}
+
+func remembers(s broker.Store, p *broker.Publish) bool {
+	r, can := s.(broker.Remembering)
+	return can && r.Remembers(p)
+}
+
+// wrote keeps account of publishes that are on their way to a store.
+func (l *lane) wrote(at broker.Store, n int) {
+	for _, r := range l.remotes {
+		if broker.Store(r.store) == at {
+			r.writing += n
+		}
+	}
+}
+
+// landed says that a publish to a queue is stored, or refused.
+func (l *lane) landed(p *publication, q *queue) {
+	if q.before > 0 && p.by != q.store {
+		q.before--
+	}
+}
+
+// tick looks whether what new places wait for is over.
+func (m *moves) tick(l *lane) {
+	if l.now < m.lookAt || len(m.waiting)+len(m.unbinding) == 0 && !m.leaving {
+		return
+	}
+	m.lookAt = l.now + lookAgain
+	for q, x := range m.waiting {
+		if x.looking {
+			continue
+		}
+		if !l.waits(q) {
+			delete(m.waiting, q)
+			l.moveOn(q)
+			continue
+		}
+		l.lookBehind(q, x)
+	}
+	for u, at := range m.unbinding {
+		if l.unbindAt(u, at) {
+			delete(m.unbinding, u)
+		}
+	}
+	if m.leaving {
+		l.letGo()
+	}
+}
+
+// moveOn has a queue that has come to the end of a move go where it was to meanwhile,
+// and others of its topic with it.
+func (l *lane) moveOn(q *queue) {
+	l.move(q)
+	if t := l.topics[q.topic]; q.topic != "" && t != nil {
+		for _, other := range t.queues {
+			l.move(other)
+		}
+	}
+}
+
+func (m *moves) next(l *lane) int64 {
+	if len(m.waiting) > 0 || len(m.unbinding) > 0 || m.leaving {
+		return max(m.lookAt, l.now)
+	}
+	return l.now + int64(idle)
+}
+
+// lookBehind looks whether brokers that have had the queue hold anything of it.
+func (l *lane) lookBehind(q *queue, x *sight) {
+	var behind []*remote
+	for _, r := range l.remotes {
+		if r.emptied[q.name] || !l.isElsewhere(q, r) {
+			continue
+		}
+		if r.store.Live(q.name) > 0 || x.arrived != q.arrived || q.before > 0 {
+			x.empty, x.arrived = 0, q.arrived
+			return
+		}
+		behind = append(behind, r)
+	}
+	delays := make([][]int64, len(behind))
+	for i, r := range behind {
+		delays[i] = r.delays(q.name)
+	}
+	x.looking = true
+	l.s.lanes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+		defer cancel()
+		empty := true
+		for i, r := range behind {
+			depth, err := r.Depth(ctx, q.name, delays[i])
+			empty = empty && err == nil && depth.Ready == 0 && depth.Waiting == 0
+		}
+		l.Post(func() { l.looked(q, x, behind, empty) })
+	})
+}
+
+func (l *lane) looked(q *queue, x *sight, behind []*remote, empty bool) {
+	x.looking = false
+	if !empty || x.arrived != q.arrived {
+		x.empty, x.arrived = 0, q.arrived
+		return
+	}
+	if x.empty++; x.empty < emptySights {
+		return
+	}
+	for _, r := range behind {
+		if broker.Store(r.store) != q.store {
+			r.emptied[q.name] = true
+		}
+	}
+}
+
+// unbindAt unbinds when the time has come; true: there is nothing more to do.
+func (l *lane) unbindAt(u unbinding, at int64) bool {
+	switch {
+	case !slices.Contains(l.remotes, u.r) || !l.isElsewhere(u.q, u.r):
+		return true // it is there again, or the broker is not
+	case l.now < at || u.r.writing > 0 && l.now < at+leaveMost:
+		return false
+	}
+	u.r.store.Unbind(u.q.name, u.q.topic)
+	return true
+}
+
+// busyAt is how much there is to be done at a broker beside its messages.
+func (l *lane) busyAt(id string) (n int64) {
+	for _, r := range l.remotes {
+		if r.id == id {
+			n += int64(r.writing)
+		}
+	}
+	for u := range l.moves.unbinding {
+		if u.r.id == id {
+			n++
+		}
+	}
+	return n
+}
+
+// letGo leaves the brokers of which nothing is in hand any more.
+func (l *lane) letGo() {
+	l.moves.leaving = false
+	before := len(l.remotes)
+	l.remotes = slices.DeleteFunc(l.remotes, func(r *remote) bool {
+		if !r.leaving {
+			return false
+		}
+		if l.now < r.leaveBy && (r.writing > 0 || !isIdle(r.store)) {
+			l.moves.leaving = true
+			return false
+		}
+		for _, e := range entriesAt(r.store) {
+			l.Lost(e)
+		}
+		r.store.Close()
+		r.lanes.Add(-1)
+		return true
+	})
+	if len(l.remotes) < before {
+		for _, q := range l.queues {
+			l.move(q)
+		}
+	}
+}
+
+func isIdle(s broker.RemoteStore) bool { return len(entriesAt(s)) == 0 }
+
+func entriesAt(s broker.RemoteStore) (all []*broker.Entry) {
+	for e := range s.Entries() {
+		all = append(all, e)
+	}
+	return all
+}
