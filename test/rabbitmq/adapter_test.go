@@ -60,14 +60,14 @@ func begin(t *testing.T, m *harness.Mesh) *traffic {
 	if _, err := c.Observe(t.Context(), "news", f.handler("news"), client.ID("reader")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Handle(t.Context(), "", "do", func(ctx context.Context, _ []byte) ([]byte, error) {
+	if _, err := c.Handle(t.Context(), "default", "do", func(ctx context.Context, _ []byte) ([]byte, error) {
 		return nil, f.handler("jobs")(ctx, client.JobOf(ctx))
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for name, to := range map[string]client.Destination{
 		"plain": client.Queue("flow", "plain"), "turns": client.Queue("flow", "turns"),
-		"news": client.Topic("news"), "jobs": client.Job("default", "", "do"),
+		"news": client.Topic("news"), "jobs": client.Job("default", "default", "do"),
 	} {
 		f.ran[name] = map[string]int{}
 		f.publishers.Go(func() { f.publish(ctx, c, name, to) })
@@ -242,7 +242,10 @@ routes:
 	if unknown.Code == 0 || !strings.Contains(unknown.Stderr, "routes.0.broker") {
 		t.Errorf("a route to a broker that is not there: %+v", unknown)
 	}
-	apply(t, m, "adapter: {name: builtin}\nroutes: []\nbrokers: {second: {state: draining}}")
+	if drained := m.Run("broker", "drain", "second"); drained.Code == 0 || !strings.Contains(drained.Stderr, "routes.0.broker") {
+		t.Errorf("draining what routes name: %+v", drained)
+	}
+	apply(t, m, fmt.Sprintf("adapter: {name: builtin}\nroutes: []\nbrokers: {second: {name: rabbitmq, state: draining, config: {amqp_url: %q}}}", second))
 	f.more(50)
 	f.end(false)
 	for _, name := range []string{"builtin", "rabbitmq", "second"} {
