@@ -20,6 +20,11 @@ const defaultStall = 250 * time.Millisecond
 // answers and no error; answers that are errors, and ctx ending before the
 // first one (TIMEOUT), are joined in the error beside what did arrive.
 func Gather[R any](ctx context.Context, nc *nats.Conn, subject string, q any, stall time.Duration) ([]R, error) {
+	return GatherUntil(ctx, nc, subject, q, stall, func([]R) bool { return false })
+}
+
+// GatherUntil is Gather that is done as soon as the answers are enough.
+func GatherUntil[R any](ctx context.Context, nc *nats.Conn, subject string, q any, stall time.Duration, enough func([]R) bool) ([]R, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the request to %s: %w", subject, err)
@@ -36,10 +41,10 @@ func Gather[R any](ctx context.Context, nc *nats.Conn, subject string, q any, st
 	if err := nc.PublishRequest(subject, inbox, body); err != nil {
 		return nil, requestError(subject, err)
 	}
-	return collect[R](ctx, sub, subject, stall)
+	return collect(ctx, sub, subject, stall, enough)
 }
 
-func collect[R any](ctx context.Context, sub *nats.Subscription, subject string, stall time.Duration) ([]R, error) {
+func collect[R any](ctx context.Context, sub *nats.Subscription, subject string, stall time.Duration, enough func([]R) bool) ([]R, error) {
 	var (
 		answers []R
 		errs    []error
@@ -55,7 +60,9 @@ func collect[R any](ctx context.Context, sub *nats.Subscription, subject string,
 				errs = append(errs, err)
 				continue
 			}
-			answers = append(answers, r)
+			if answers = append(answers, r); enough(answers) {
+				return answers, errors.Join(errs...)
+			}
 		case first:
 			return nil, requestError(subject, err)
 		default:

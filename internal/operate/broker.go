@@ -23,7 +23,7 @@ func Brokers(ctx context.Context, nc *nats.Conn, count bool) ([]protocol.BrokerI
 	if count {
 		stall = countStall
 	}
-	pages, err := mesh.Gather[protocol.BrokersPage](ctx, nc, protocol.SubjectBrokers, protocol.BrokersRequest{Count: count}, stall)
+	pages, err := mesh.GatherUntil(ctx, nc, protocol.SubjectBrokers, protocol.BrokersRequest{Count: count}, stall, protocol.AllLanes)
 	if err != nil {
 		return nil, err
 	}

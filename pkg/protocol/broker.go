@@ -75,6 +75,15 @@ type BrokersPage struct {
 	Brokers []BrokerInfo `json:"brokers"`
 }
 
+// AllLanes says whether pages are of routers that have all lanes between them.
+func AllLanes(pages []BrokersPage) bool {
+	lanes := 0
+	for i := range pages {
+		lanes += pages[i].Lanes
+	}
+	return len(pages) > 0 && lanes >= pages[0].Total
+}
+
 // BrokerInfo is a broker for people.
 type BrokerInfo struct {
 	ID       string      `json:"id"`

@@ -20,7 +20,7 @@ const (
 	countTime    = 30 * time.Second
 	countStall   = 5 * time.Second
 	retireEvery  = time.Second
-	retireMost   = time.Minute // between two looks at a broker that is far from empty
+	retireMost   = 10 * time.Second // between two looks at a broker that is not empty
 )
 
 // placement is what the configuration means for routers.
@@ -92,17 +92,19 @@ func (s *Service) checkBrokers(ctx context.Context, before, after *configState, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTime)
 	defer cancel()
-	prepared, err := mesh.Gather[protocol.Prepared](ctx, s.nc, protocol.SubjectPrepare, after.placement(), prepareStall)
+	routers, err := mesh.Gather[protocol.Ready](ctx, s.nc, protocol.SubjectReady, protocol.Empty{}, 0)
+	if err != nil {
+		return err
+	}
+	routers = slices.DeleteFunc(routers, func(r protocol.Ready) bool { return r.Service != "router" })
+	prepared, err := mesh.GatherUntil(ctx, s.nc, protocol.SubjectPrepare, after.placement(), prepareStall,
+		func(all []protocol.Prepared) bool { return len(all) >= len(routers) })
 	if err != nil {
 		e := protocol.AsError(err)
 		return protocol.Errorf(e.Code, "a router cannot use the brokers so, and nothing was changed: %s", e.Message)
 	}
-	instances, err := mesh.Gather[protocol.Ready](ctx, s.nc, protocol.SubjectReady, protocol.Empty{}, 0)
-	if err != nil {
-		return err
-	}
-	for _, r := range instances {
-		if r.Service == "router" && !slices.Contains(prepared, protocol.Prepared{Instance: r.Instance}) {
+	for _, r := range routers {
+		if !slices.Contains(prepared, protocol.Prepared{Instance: r.Instance}) {
 			return protocol.Errorf(protocol.CodeUnavailable, "the router %s does not say whether it can use the brokers so, and nothing was changed: it is starting, or of an earlier version", r.Instance)
 		}
 	}
@@ -136,20 +138,14 @@ func (s *Service) checkRetired(ctx context.Context, before, after *configState, 
 
 // remains says what a broker still holds of all lanes; "": nothing, for certain.
 func (s *Service) remains(ctx context.Context, id string, placed uint64) (string, error) {
-	total, err := s.ledgers(ctx, "router")
-	if err != nil {
-		return "", err
-	}
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	pages, err := mesh.Gather[protocol.BrokersPage](ctx, s.nc, protocol.SubjectBrokers, protocol.BrokersRequest{Count: true, ID: id}, countStall)
+	pages, err := mesh.GatherUntil(ctx, s.nc, protocol.SubjectBrokers, protocol.BrokersRequest{Count: true, ID: id}, countStall, protocol.AllLanes)
 	if err != nil {
 		return "", err
 	}
 	var sum protocol.BrokerInfo
-	lanes := 0
 	for _, page := range pages {
-		lanes += page.Lanes
 		if page.Number < placed {
 			return "the router " + page.Instance + " does not work by the last configuration yet", nil
 		}
@@ -166,7 +162,7 @@ func (s *Service) remains(ctx context.Context, id string, placed uint64) (string
 		return fmt.Sprintf("it holds %d ready, %d waiting, %d in flight and %d dead messages", sum.Ready, sum.Waiting, sum.InFlight, sum.Dead), nil
 	case sum.Busy > 0:
 		return "its queues have not left their topics yet, which takes some seconds", nil
-	case lanes < total:
+	case !protocol.AllLanes(pages):
 		return "some lanes have no router at the moment", nil
 	}
 	return "", nil

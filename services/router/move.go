@@ -2,9 +2,11 @@ package router
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -71,6 +73,7 @@ func (l *lane) place(p *placement) {
 func (l *lane) move(q *queue) {
 	if now := l.storeFor(q); now != q.store && !(l.isUsed(q.store) && l.movesStill(q)) {
 		q.store, q.before = now, q.staged
+		l.beginMove(q)
 		if q.bound != nil && !q.bound.Ended {
 			l.bindRemote(q)
 			l.rebound(q)
@@ -93,9 +96,76 @@ func (l *lane) move(q *queue) {
 func (l *lane) movesStill(q *queue) bool {
 	t := l.topics[q.topic]
 	if q.topic == "" || t == nil {
-		return l.waits(q)
+		return l.isMoving(q)
 	}
-	return slices.ContainsFunc(t.queues, l.waits)
+	return slices.ContainsFunc(t.queues, l.isMoving)
+}
+
+func (l *lane) isMoving(q *queue) bool { return q.transit != nil || l.waits(q) }
+
+// transit is the move of a queue that is in order, or of which nobody has said whether
+// it is: a note in the lane's ledger, so that the next owner goes on with it.
+type transit struct {
+	To string `json:"to"` // the broker's id
+	// From is the first that comes after what is elsewhere, of what is in the mesh.
+	From ledger.Key `json:"from,omitempty"`
+}
+
+const movingNote = "moving/" // followed by the queue's name
+
+// beginMove notes a move, if there is anything elsewhere that comes before.
+func (l *lane) beginMove(q *queue) {
+	unknown := len(q.consumers) == 0 && (q.jobs == nil || q.jobs.definition == nil)
+	if !q.policy.fifo && !unknown || !l.isBehind(q) {
+		return
+	}
+	m := &transit{To: l.s.builtin.Name()}
+	if r := l.remoteAt(q.store); r != nil {
+		m.To = r.id
+	} else if q.ledger != nil {
+		for e := range l.ledger.EntriesIn(func(of *ledger.Queue) bool { return of == q.ledger }) {
+			m.From = max(m.From, e.Key+1)
+		}
+	}
+	value, err := json.Marshal(m)
+	if err == nil {
+		err = l.ledger.PutNote(movingNote+q.name, value, nil)
+	}
+	if err != nil {
+		l.s.log.Error("the move of a queue cannot be noted", "queue", q.name, "error", err)
+	}
+	q.transit = m
+}
+
+// resumeMove goes on with a move of the lane's last owner.
+func (l *lane) resumeMove(q *queue) {
+	value := l.ledger.Note(movingNote + q.name)
+	if value == nil {
+		return
+	}
+	m := new(transit)
+	if err := json.Unmarshal(value, m); err != nil {
+		l.s.log.Warn("a note about a queue's move cannot be read", "queue", q.name, "error", err)
+		return
+	}
+	r := l.remoteOf(m.To)
+	switch {
+	case r != nil:
+		q.transit, q.store = m, r.store
+	case m.To == l.s.builtin.Name():
+		q.transit, q.store = m, l.store
+	}
+}
+
+// endMove forgets a move when nothing comes before any more.
+func (l *lane) endMove(q *queue) {
+	if q.transit == nil || l.waits(q) {
+		return
+	}
+	q.transit = nil
+	if err := l.ledger.PutNote(movingNote+q.name, nil, nil); err != nil {
+		l.s.log.Error("the move of a queue is not forgotten", "queue", q.name, "error", err)
+	}
 }
 
 // isUsed says whether the lane has that store still.
@@ -159,13 +229,7 @@ func (l *lane) waits(q *queue) bool {
 	if !q.policy.fifo || len(l.remotes)+len(l.placed.absent) == 0 {
 		return false
 	}
-	waits := q.before > 0
-	for _, r := range l.remotes {
-		waits = waits || !r.emptied[q.name] && l.isElsewhere(q, r)
-	}
-	for _, b := range l.placed.absent { // of which nobody knows what it holds
-		waits = waits || l.ledger.Note(broker.PlaceNote(b.ID, q.name)) != nil
-	}
+	waits := l.isBehind(q)
 	if waits && l.moves.waiting[q] == nil {
 		if l.moves.waiting == nil {
 			l.moves.waiting = make(map[*queue]*sight)
@@ -175,10 +239,29 @@ func (l *lane) waits(q *queue) bool {
 	return waits
 }
 
+// isBehind says whether there may be anything elsewhere that was published before.
+func (l *lane) isBehind(q *queue) bool {
+	if q.before > 0 {
+		return true
+	}
+	for _, r := range l.remotes {
+		if !r.emptied[q.name] && l.isElsewhere(q, r) {
+			return true
+		}
+	}
+	for _, b := range l.placed.absent { // of which nobody knows what it holds
+		if l.ledger.Note(broker.PlaceNote(b.ID, q.name)) != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // park keeps what is in the mesh's own ledger from being delivered while it has to wait;
 // false: it has not.
 func (q *queue) park(e *broker.Entry) bool {
-	if isRemote(e) || q.isRemote() || !q.lane.waits(q) {
+	m := q.transit
+	if m == nil || isRemote(e) || q.isRemote() || e.Key < m.From || !q.lane.waits(q) {
 		return false
 	}
 	q.parked = append(q.parked, e)
@@ -187,9 +270,10 @@ func (q *queue) park(e *broker.Entry) bool {
 
 // unpark delivers it when it has not to wait any more.
 func (l *lane) unpark(q *queue) {
-	if len(q.parked) == 0 || !q.isRemote() && l.waits(q) {
+	if q.transit == nil && len(q.parked) == 0 || l.waits(q) || len(q.consumers) == 0 && q.jobs == nil {
 		return
 	}
+	l.endMove(q)
 	parked := q.parked
 	q.parked = nil
 	for _, e := range parked {
@@ -247,6 +331,7 @@ func (m *moves) tick(l *lane) {
 		}
 		if !l.waits(q) {
 			delete(m.waiting, q)
+			l.unpark(q)
 			l.moveOn(q)
 			continue
 		}

@@ -38,7 +38,8 @@ type queue struct {
 	staged      int64 // publishes being committed, and their bytes
 	stagedBytes int64
 	before      int64           // of these on their way to where publishes went before
-	parked      []*broker.Entry // in the mesh, and waiting for what was published before elsewhere
+	transit     *transit        // to where it is now; nil: nothing is elsewhere that comes before
+	parked      []*broker.Entry // in the mesh, and waiting for that
 	arrived     int64           // messages from brokers
 
 	reading int // entries whose bodies are being read
@@ -72,6 +73,7 @@ func newQueue(name string, l *lane) *queue {
 		q.jobs = &jobs{name: named, lines: make(map[protocol.FunctionSpec]*line)}
 	}
 	q.store = l.storeFor(q)
+	l.resumeMove(q)
 	return q
 }
 

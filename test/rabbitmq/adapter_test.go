@@ -288,11 +288,10 @@ func TestKilledWhileItMoves(t *testing.T) {
 	} {
 		f.more(20)
 		file := written(t, to)
-		moving := make(chan harness.Command, 1)
-		go func() { moving <- m.Run("config", "apply", file) }()
+		moving := m.Spawn("config", "apply", file)
 		f.more(5)
 		m.Kill()
-		<-moving
+		moving.Kill()
 		m.Restart()
 		apply(t, m, to)
 	}
