@@ -6,7 +6,11 @@ import (
 )
 
 // typeKey is what JSON schema calls a kind.
-const typeKey = "type"
+const (
+	typeKey    = "type"
+	typeObject = "object"
+	typeNull   = "null"
+)
 
 // Schema is the JSON schema of a configuration file with these further keys.
 func Schema(further []Key) map[string]any {
@@ -18,7 +22,7 @@ func Schema(further []Key) map[string]any {
 		"anyOf": []any{
 			map[string]any{"$ref": "#/$defs/configuration"},
 			map[string]any{typeKey: "array", "items": map[string]any{"$ref": "#/$defs/configuration"}, "minItems": 1, "maxItems": 1},
-			map[string]any{typeKey: "null"},
+			map[string]any{typeKey: typeNull},
 		},
 	}
 }
@@ -32,9 +36,9 @@ func section(keys []Key) map[string]any {
 			required = append(required, keys[i].Name)
 		}
 	}
-	schema := map[string]any{typeKey: []any{"object", "null"}, "properties": properties, "additionalProperties": false}
+	schema := map[string]any{typeKey: []any{typeObject, typeNull}, "properties": properties, "additionalProperties": false}
 	if required != nil {
-		schema[typeKey], schema["required"] = "object", required
+		schema[typeKey], schema["required"] = typeObject, required
 	}
 	return schema
 }
@@ -51,9 +55,9 @@ func (k *Key) schema() map[string]any {
 	case Section:
 		schema = section(k.Keys)
 	case Named:
-		schema = map[string]any{typeKey: []any{"object", "null"}, "additionalProperties": k.entry().schema()}
+		schema = map[string]any{typeKey: []any{typeObject, typeNull}, "additionalProperties": k.entry().schema()}
 	case List:
-		schema = map[string]any{typeKey: []any{"array", "null"}, "items": k.entry().schema()}
+		schema = map[string]any{typeKey: []any{"array", typeNull}, "items": k.entry().schema()}
 	case Choice:
 		schema = k.choiceSchema()
 	}
@@ -96,9 +100,9 @@ func (k *Key) choiceSchema() map[string]any {
 	for i := range k.Keys {
 		properties[k.Keys[i].Name] = k.Keys[i].schema()
 	}
-	schema := map[string]any{typeKey: []any{"object", "null"}, "additionalProperties": false, "allOf": each, "properties": properties}
+	schema := map[string]any{typeKey: []any{typeObject, typeNull}, "additionalProperties": false, "allOf": each, "properties": properties}
 	if k.Default == nil {
-		schema[typeKey], schema["required"] = "object", []any{choiceName}
+		schema[typeKey], schema["required"] = typeObject, []any{choiceName}
 	}
 	return schema
 }

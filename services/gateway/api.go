@@ -19,6 +19,9 @@ import (
 // apiPrefix begins the path of every operation.
 const apiPrefix = "/api/v1"
 
+// tagMesh is of operations that are about the mesh as a whole.
+const tagMesh = "mesh"
+
 // operationTimeout bounds an operation, the time of the services included.
 const operationTimeout = 30 * time.Second
 

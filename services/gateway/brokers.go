@@ -21,7 +21,7 @@ type brokerList struct {
 
 func (s *Service) brokers(api huma.API) {
 	operation(api, huma.Operation{
-		OperationID: "list-brokers", Method: http.MethodGet, Path: "/brokers", Tags: []string{"mesh"},
+		OperationID: "list-brokers", Method: http.MethodGet, Path: "/brokers", Tags: []string{tagMesh},
 		Summary: "List the brokers that messages are on, with their states, routes and what they hold",
 	}, s.listBrokers)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/gateway/diagnose"
 )
@@ -49,7 +50,7 @@ func (s *Service) diagnostic(api huma.API) {
 		problemJSON: {Schema: api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "")},
 	}
 	operation(api, huma.Operation{
-		OperationID: "mq-diagnostic", Method: http.MethodPost, Path: "/system/mq-diagnostic", Tags: []string{"mesh"},
+		OperationID: "mq-diagnostic", Method: http.MethodPost, Path: "/system/mq-diagnostic", Tags: []string{tagMesh},
 		Summary:     "Send a message of its own through every route and topic that is subscribed to, and back",
 		Description: "On executions and topics of its own, on the same lanes: no handler is called, and nothing is left.",
 		Responses:   map[string]*huma.Response{"200": report, "503": &failed},
@@ -119,7 +120,7 @@ func (s *Service) learn(ctx context.Context) bool {
 // learnAgain learns when there may be something new.
 func (s *Service) learnAgain(ctx context.Context, known bool, took time.Duration) {
 	for {
-		pause(ctx, max(learnPause, learnPart*took))
+		mesh.Pause(ctx, max(learnPause, learnPart*took))
 		if known {
 			s.awaitChange(ctx)
 		}

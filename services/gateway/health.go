@@ -22,11 +22,11 @@ type nothing struct{}
 
 func (s *Service) health(api huma.API) {
 	operation(api, huma.Operation{
-		OperationID: "stats", Method: http.MethodGet, Path: "/stats", Tags: []string{"mesh"},
+		OperationID: "stats", Method: http.MethodGet, Path: "/stats", Tags: []string{tagMesh},
 		Summary: "What each instance of each service has counted, and has now",
 	}, s.listStats)
 	operation(api, huma.Operation{
-		OperationID: "ready", Method: http.MethodGet, Path: "/ready", Tags: []string{"mesh"},
+		OperationID: "ready", Method: http.MethodGet, Path: "/ready", Tags: []string{tagMesh},
 		Summary: "Whether the mesh is ready, and what it waits for; the status is 200 either way, unlike that of /readyz",
 	}, func(ctx context.Context, _ *nothing) (*answer[Readiness], error) {
 		return answered(s.readiness(ctx), nil)

@@ -17,7 +17,7 @@ const DefaultReconcile = 5 * time.Minute
 
 func (s *Service) reconciliation(api huma.API) {
 	operation(api, huma.Operation{
-		OperationID: "reconcile", Method: http.MethodGet, Path: "/system/reconcile", Tags: []string{"mesh"},
+		OperationID: "reconcile", Method: http.MethodGet, Path: "/system/reconcile", Tags: []string{tagMesh},
 		Summary:     "Compare what the mesh has counted with what it holds",
 		Description: "Every ledger looks at all its messages, twice. The status is 200 also if the books do not balance: `balanced` says so, and `gaps` where.",
 	}, func(ctx context.Context, _ *nothing) (*answer[operate.Reconciliation], error) {

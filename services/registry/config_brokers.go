@@ -173,7 +173,7 @@ func (s *Service) remains(ctx context.Context, id string, placed uint64) (string
 func (s *Service) retireReplaced(ctx context.Context) {
 	wait := retireEvery
 	empty := map[string]bool{}
-	for pause(ctx, wait) {
+	for mesh.Pause(ctx, wait) {
 		wait = min(2*wait, retireMost)
 		now := s.configuration.state()
 		for _, b := range now.places {

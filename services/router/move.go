@@ -71,7 +71,7 @@ func (l *lane) place(p *placement) {
 
 // move has a queue's publishes go where they are to.
 func (l *lane) move(q *queue) {
-	if now := l.storeFor(q); now != q.store && !(l.isUsed(q.store) && l.movesStill(q)) {
+	if now := l.storeFor(q); now != q.store && (!l.isUsed(q.store) || !l.movesStill(q)) {
 		q.store, q.before = now, q.staged
 		l.beginMove(q)
 		if q.bound != nil && !q.bound.Ended {
@@ -401,7 +401,8 @@ func (l *lane) looked(q *queue, x *sight, behind []*remote, empty bool) {
 		x.empty, x.arrived = 0, q.arrived
 		return
 	}
-	if x.empty++; x.empty < emptySights {
+	x.empty++
+	if x.empty < emptySights {
 		return
 	}
 	for _, r := range behind {

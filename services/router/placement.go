@@ -118,7 +118,7 @@ func (s *Service) openBrokers(ctx context.Context) error {
 func (s *Service) closeBrokers(ctx context.Context) error {
 	s.brokers.mu.Lock()
 	defer s.brokers.mu.Unlock()
-	var errs []error
+	errs := make([]error, 0, len(s.brokers.open))
 	for _, r := range s.brokers.open {
 		errs = append(errs, r.Close(ctx))
 	}
@@ -138,9 +138,7 @@ func (s *Service) configure(ctx context.Context) error {
 	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
-			s.brokers.mu.Lock()
-			defer s.brokers.mu.Unlock()
-			return s.replace(ctx, placementOf(&stored))
+			return s.begin(ctx, placementOf(&stored))
 		}
 		earlier++
 		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
@@ -155,6 +153,13 @@ func (s *Service) configure(ctx context.Context) error {
 			return protocol.Errorf(protocol.CodeUnavailable, "the registry does not tell the mesh's configuration (%v): start it", err)
 		}
 	}
+}
+
+// begin works by the first placement.
+func (s *Service) begin(ctx context.Context, p *protocol.Placement) error {
+	s.brokers.mu.Lock()
+	defer s.brokers.mu.Unlock()
+	return s.replace(ctx, p)
 }
 
 // hasRegistry says whether any registry answers.

@@ -134,14 +134,19 @@ func PlaceNote(id, queue string) string { return "place/" + id + "\n" + queue }
 // (Publish.Dedup), so that the same is not stored elsewhere when its queue moves.
 type Remembering interface{ Remembers(p *Publish) bool }
 
+// Keys are those of the entries of a lane that are on brokers.
+type Keys interface {
+	// Key is one for an entry that has arrived, higher than any before, whatever
+	// broker that was on.
+	Key() ledger.Key
+}
+
 // Lane is what a Store tells the dispatcher, in the lane's goroutine.
 type Lane interface {
+	Keys
 	// Post runs f in the lane's goroutine, soon; false once the lane is
 	// closed. It alone may be called from any goroutine.
 	Post(f func()) bool
-	// Key is the key of an entry that has arrived, higher than any before: they are
-	// the lane's, whatever broker its entries are on.
-	Key() ledger.Key
 	// Stored answers a Publish.
 	Stored(tag any, r Receipt)
 	// Refused answers a Publish that came to nothing, or of which nobody knows.
