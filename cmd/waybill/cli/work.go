@@ -63,7 +63,7 @@ func (c *handling) run(a *app, doing string, subscribe subscribe) error {
 func (c *handling) options(timeoutMs int64) []client.WorkOption {
 	opts := []client.WorkOption{client.Concurrency(c.Concurrency)}
 	if timeoutMs != 0 {
-		opts = append(opts, client.Timeout(time.Duration(timeoutMs)*time.Millisecond))
+		opts = append(opts, client.Timeout(span(timeoutMs)))
 	}
 	if c.Name != "" {
 		opts = append(opts, client.Name(c.Name))
@@ -97,7 +97,7 @@ type retrying struct {
 func (c *retrying) options() []client.WorkOption {
 	return []client.WorkOption{
 		client.MaxRetries(c.MaxRetries),
-		client.Backoff(time.Duration(c.BackoffMs) * time.Millisecond),
+		client.Backoff(span(c.BackoffMs)),
 	}
 }
 
