@@ -237,7 +237,7 @@ func (s *Service) list(ctx context.Context, q protocol.WaitingListRequest) (prot
 		page.Total += row.Total
 	}
 	merge(&page, rows, limit)
-	return page, nil
+	return page, s.addFar(ctx, q, &page, limit)
 }
 
 // merge puts what the ledgers read in order, until one of them has no more at

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -31,7 +32,7 @@ func (s *Service) configure(ctx context.Context) error {
 	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
-			return s.adapt(stored.Config.Adapter)
+			return cmp.Or(s.runIn(ctx, &stored.Config), s.adapt(stored.Config.Adapter))
 		}
 		earlier++
 		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
@@ -71,7 +72,9 @@ func (s *Service) brokerOf(a protocol.Adapter) (broker.Remote, error) {
 	if !chosen {
 		return nil, nil //nolint:nilnil // no broker is no error
 	}
-	return rabbitmq.New(rabbitmq.Options{URL: c.AMQPURL, Prefix: c.Prefix, Logger: s.log})
+	return rabbitmq.New(rabbitmq.Options{
+		URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, Logger: s.log,
+	})
 }
 
 // tryTime bounds tryAdapter.
