@@ -31,15 +31,20 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 		if err != nil {
 			return d, err
 		}
-		waiting, err := b.depthOf(ctx, name)
+		waiting, err := b.depthOfShelf(ctx, name)
 		if err != nil {
 			return d, err
 		}
 		d.Waiting += waiting
 	}
-	defer b.shelves.take(n.dead)()
-	d.Dead, err = b.depthOf(ctx, n.dead)
+	d.Dead, err = b.depthOfShelf(ctx, n.dead)
 	return d, err
+}
+
+// depthOfShelf is depthOf once nobody here looks at what is there.
+func (b *Broker) depthOfShelf(ctx context.Context, queue string) (int64, error) {
+	defer b.shelves.take(queue)()
+	return b.depthOf(ctx, queue)
 }
 
 // Browse reads the oldest dead letters. They are taken without being settled on
@@ -155,10 +160,11 @@ func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, at shelf, left i
 			return b.failed("messages could not be given back", err)
 		}
 	}
+	looks := backLooks
 	if !at.dead {
-		return nil
+		looks = passingLooks // what is due there goes by itself
 	}
-	for range backLooks {
+	for range looks {
 		there, err := b.depthOf(ctx, at.name)
 		if err != nil || there >= left || !sleep(ctx, backLook) {
 			return err
@@ -170,6 +176,8 @@ func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, at shelf, left i
 const (
 	backLook  = 5 * time.Millisecond
 	backLooks = 400
+
+	passingLooks = 40
 )
 
 // letter reads a message. A dead letter that the broker itself has given up says
