@@ -81,7 +81,8 @@ func Why(ctx context.Context, nc *nats.Conn, id string) (Story, error) {
 	}
 	slices.SortFunc(story.Lives, func(a, b Life) int { return strings.Compare(a.Queue, b.Queue) })
 	if len(story.Lives) == 0 {
-		return story, story.unknown(parsed, since)
+		err = story.unknown(parsed, since)
+		return story, err
 	}
 	return story, nil
 }

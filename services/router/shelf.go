@@ -193,14 +193,14 @@ func (o *openLane) lookFor(ctx context.Context, f *farQueue, id protocol.Message
 	}
 	if depth.Dead > 0 && f.Capabilities().DeadLetters {
 		letters, err := f.Browse(ctx, f.queue, 1, id)
-		if err = add(protocol.StateDead, letters, err); err != nil {
+		if err := add(protocol.StateDead, letters, err); err != nil {
 			return err
 		}
 	}
 	shows, can := f.Remote.(broker.Shelves)
 	if can && depth.Waiting > 0 {
 		letters, err := shows.Waiting(ctx, f.queue, f.delays, 1, id)
-		if err = add(protocol.StateWaiting, letters, err); err != nil {
+		if err := add(protocol.StateWaiting, letters, err); err != nil {
 			return err
 		}
 	}

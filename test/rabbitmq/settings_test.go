@@ -74,8 +74,7 @@ func (s *settings) maxAttempts() {
 		"default": {2, nil},
 		"own":     {3, []client.WorkOption{client.MaxRetries(3)}},
 	} {
-		opts := append(c.opts, client.Backoff(10*time.Millisecond))
-		deliveries := s.work("attempts", route, opts...)
+		deliveries := s.work("attempts", route, append(c.opts, client.Backoff(10*time.Millisecond))...)
 		s.publish("attempts", route, "x")
 		for attempt := 1; attempt <= c.tries; attempt++ {
 			d := harness.Receive(s, "an attempt", deliveries)
