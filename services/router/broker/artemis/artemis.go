@@ -22,6 +22,7 @@ type Broker struct {
 	log     *slog.Logger
 	address string // host and port
 	shown   string // the URL without its password
+	user    *url.Userinfo
 	secure  bool
 
 	desk    *desk        // for management
@@ -45,15 +46,11 @@ func New(o Options) (broker.Remote, error) {
 	if err != nil || at.Hostname() == "" || at.Scheme != "stomp" && at.Scheme != "stomps" {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "url is no STOMP address, such as %s", DefaultURL)
 	}
-	if o.Username == "" && at.User != nil {
-		o.Username = at.User.Username()
-		o.Password, _ = at.User.Password()
-	}
 	port := at.Port()
 	if port == "" {
 		port = "61613"
 	}
-	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), address: net.JoinHostPort(at.Hostname(), port), secure: at.Scheme == "stomps"}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), address: net.JoinHostPort(at.Hostname(), port), user: at.User, secure: at.Scheme == "stomps"}
 	b.shown = at.Scheme + "://" + b.address
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.desk = newDesk(b)

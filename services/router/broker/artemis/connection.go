@@ -104,9 +104,9 @@ func (b *Broker) hello(role string) *frame.Frame {
 		frame.AcceptVersion, "1.2", frame.Host, host, "client", "waybill "+role,
 		frame.HeartBeat, fmt.Sprintf("%d,%d", beatPromised.Milliseconds(), beatAsked.Milliseconds()),
 	)
-	if b.o.Username != "" {
-		f.Header.Add(frame.Login, b.o.Username)
-		f.Header.Add(frame.Passcode, b.o.Password)
+	if password, has := b.user.Password(); has || b.user.Username() != "" {
+		f.Header.Add(frame.Login, b.user.Username())
+		f.Header.Add(frame.Passcode, password)
 	}
 	return f
 }

@@ -26,12 +26,11 @@ type Options struct {
 	// Name is how configuration and publish answers call the broker; default
 	// Name.
 	Name string
-	// URL is where its STOMP acceptor is, stomp:// or, with TLS, stomps://;
-	// default DefaultURL. Its password is never shown.
-	URL string
-	// Username and Password, if they are not in the URL.
-	Username, Password string
-	Logger             *slog.Logger // default none
+	// URL is where its STOMP acceptor is, stomp:// or, with TLS, stomps://, with
+	// user and password if it asks for them; default DefaultURL. The password is
+	// never shown.
+	URL    string
+	Logger *slog.Logger // default none
 }
 
 func (o Options) withDefaults() Options {
