@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // The earliest version whose management has all that is used.
@@ -78,11 +79,7 @@ func (b *Broker) findPrefix(ctx context.Context, conn *connection, prefix, name,
 	if err := conn.do(ctx, frame.New(frame.SEND, frame.Destination, prefix+name, destinationType, routing)); err != nil {
 		return "", err
 	}
-	answers, err := b.demand(ctx, conn, request{resource: onQueue(name), attribute: "messageCount"})
-	if err != nil {
-		return "", err
-	}
-	taken, err := answers[0].number()
+	taken, err := b.takenOff(ctx, conn, prefix, name)
 	if err != nil {
 		return "", err
 	}
@@ -90,10 +87,32 @@ func (b *Broker) findPrefix(ctx context.Context, conn *connection, prefix, name,
 		request{resource: onBroker, operation: "destroyQueue", arguments: []any{name, true, true}},
 		request{resource: onBroker, operation: "destroyQueue", arguments: []any{prefix + name, true, true}},
 	)
-	if taken == 0 {
+	if !taken {
 		prefix = ""
 	}
 	return prefix, err
+}
+
+// takenOff says which of two queues a message has got to, which takes a moment.
+func (b *Broker) takenOff(ctx context.Context, conn *connection, prefix, name string) (bool, error) {
+	for {
+		answers, err := b.demand(ctx, conn,
+			request{resource: onQueue(name), attribute: "messageCount"}, request{resource: onQueue(prefix + name), attribute: "messageCount"})
+		if err != nil {
+			return false, err
+		}
+		bare, err := answers[0].number()
+		if err != nil {
+			return false, err
+		}
+		whole, err := answers[1].number()
+		if err != nil || bare+whole > 0 {
+			return bare > 0, err
+		}
+		if !remote.Sleep(ctx, againMin/10) {
+			return false, ctx.Err()
+		}
+	}
 }
 
 // demand asks and takes no for an error.

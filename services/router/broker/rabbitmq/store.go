@@ -268,7 +268,7 @@ func (s *store) arrive(x *session, d *delivered) {
 	m, meta, own := inward(d)
 	meta.Queue = x.c.place.queue
 	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag}
-	v.ident = remote.Ident{meta.Queue, m.ID, meta.Generation, number(d.Headers[headerCopy])}
+	v.ident = remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
 	if own && s.known(v) {
 		return
 	}
