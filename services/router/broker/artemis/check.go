@@ -68,11 +68,9 @@ func (b *Broker) findPrefixes(ctx context.Context, conn *connection) error {
 }
 
 func (b *Broker) findPrefix(ctx context.Context, conn *connection, prefix, name, routing string) (string, error) {
-	bare, whole := passing(name), passing(prefix+name)
-	bare.Routing, whole.Routing = routing, routing
 	if _, err := b.demand(ctx, conn,
-		request{resource: onBroker, operation: "createQueue", arguments: []any{bare}},
-		request{resource: onBroker, operation: "createQueue", arguments: []any{whole}},
+		request{resource: onBroker, operation: "createQueue", arguments: []any{passing(name, routing)}},
+		request{resource: onBroker, operation: "createQueue", arguments: []any{passing(prefix+name, routing)}},
 	); err != nil {
 		return "", err
 	}
@@ -97,7 +95,7 @@ func (b *Broker) findPrefix(ctx context.Context, conn *connection, prefix, name,
 func (b *Broker) takenOff(ctx context.Context, conn *connection, prefix, name string) (bool, error) {
 	for {
 		answers, err := b.demand(ctx, conn,
-			request{resource: onQueue(name), attribute: "messageCount"}, request{resource: onQueue(prefix + name), attribute: "messageCount"})
+			request{resource: onQueue(name), attribute: messageCount}, request{resource: onQueue(prefix + name), attribute: messageCount})
 		if err != nil {
 			return false, err
 		}
@@ -124,18 +122,16 @@ func (b *Broker) demand(ctx context.Context, conn *connection, all ...request) (
 	return answers, err
 }
 
-// settings are those of the broker's addresses on which what is promised stands.
-// What is not said is the broker's default.
-type settings struct {
-	MaxDeliveryAttempts *int64 `json:"maxDeliveryAttempts"`
-	RedeliveryDelay     int64  `json:"redeliveryDelay"`
-	DeadLetterAddress   string `json:"deadLetterAddress"`
-	AddressFullPolicy   string `json:"addressFullMessagePolicy"`
-	ExpiryDelay         *int64 `json:"expiryDelay"`
-	MaxExpiryDelay      *int64 `json:"maxExpiryDelay"`
-	AutoCreateQueues    *bool  `json:"autoCreateQueues"`
-	SlowThreshold       *int64 `json:"slowConsumerThreshold"`
-	SlowPolicy          string `json:"slowConsumerPolicy"`
+// settings are those of an address by the broker's names for them. What is not said
+// is the broker's default.
+type settings map[string]any
+
+// number is a setting's, fallback if it is not said.
+func (s settings) number(name string, fallback int64) int64 {
+	if n, is := s[name].(float64); is {
+		return int64(n)
+	}
+	return fallback
 }
 
 // leastDeliveries is more often than a message is given back in an ordinary life.
@@ -170,28 +166,31 @@ func (b *Broker) checkSettings(ctx context.Context, conn *connection) error {
 }
 
 // wrong names a setting and what it is to be; empty: all fit.
-func (s *settings) wrong() string {
-	deliveries := int64(defaultDeliveries)
-	if s.MaxDeliveryAttempts != nil {
-		deliveries = *s.MaxDeliveryAttempts
-	}
+func (s settings) wrong() string {
+	deliveries := s.number("maxDeliveryAttempts", defaultDeliveries)
 	switch {
 	case deliveries >= 0 && deliveries < leastDeliveries:
 		return fmt.Sprintf("max-delivery-attempts is %d: set it to -1, or to %d at least, since each lost connection counts", deliveries, leastDeliveries)
-	case deliveries >= 0 && s.DeadLetterAddress == "":
+	case deliveries >= 0 && s["deadLetterAddress"] == nil:
 		return "max-delivery-attempts is bounded and there is no dead-letter-address: set one, or max-delivery-attempts to -1"
-	case s.RedeliveryDelay > 0:
-		return fmt.Sprintf("redelivery-delay is %d: set it to 0, since what a router gives back would be late and out of order", s.RedeliveryDelay)
-	case s.AddressFullPolicy == "DROP":
+	case s["addressFullMessagePolicy"] == "DROP":
 		return "address-full-policy is DROP: set it to PAGE, BLOCK or FAIL"
-	case s.ExpiryDelay != nil && *s.ExpiryDelay >= 0:
-		return fmt.Sprintf("expiry-delay is %d: set it to -1", *s.ExpiryDelay)
-	case s.MaxExpiryDelay != nil && *s.MaxExpiryDelay >= 0:
-		return fmt.Sprintf("max-expiry-delay is %d: set it to -1", *s.MaxExpiryDelay)
-	case s.AutoCreateQueues != nil && !*s.AutoCreateQueues:
+	case s["autoCreateQueues"] == false:
 		return "auto-create-queues is false: set it to true, since what is published to a queue that somebody has deleted would be confirmed and dropped"
-	case s.SlowThreshold != nil && *s.SlowThreshold >= 0 && s.SlowPolicy == "KILL":
+	case s.number("slowConsumerThreshold", -1) >= 0 && s["slowConsumerPolicy"] == "KILL":
 		return "slow-consumer-policy is KILL: set it to NOTIFY, or slow-consumer-threshold to -1"
+	}
+	for _, x := range []struct {
+		name, shown string
+		most        int64
+	}{
+		{"redeliveryDelay", "redelivery-delay", 0}, // what a router gives back would be late and out of order
+		{"expiryDelay", "expiry-delay", -1}, {"maxExpiryDelay", "max-expiry-delay", -1}, {"minExpiryDelay", "min-expiry-delay", -1},
+		{"defaultRingSize", "default-ring-size", -1},
+	} {
+		if n := s.number(x.name, x.most); n > x.most {
+			return fmt.Sprintf("%s is %d: set it to %d", x.shown, n, x.most)
+		}
 	}
 	return ""
 }

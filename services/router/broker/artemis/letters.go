@@ -26,10 +26,10 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 		return broker.Depth{}, err
 	}
 	answers, err := b.ask(ctx,
-		request{resource: onQueue(s.address), attribute: "messageCount"},
+		request{resource: onQueue(s.address), attribute: messageCount},
 		request{resource: onQueue(s.address), attribute: "scheduledCount"},
 		request{resource: onQueue(s.address), attribute: "deliveringCount"},
-		request{resource: onQueue(s.deadletter), attribute: "messageCount"},
+		request{resource: onQueue(s.deadletter), attribute: messageCount},
 	)
 	if err != nil {
 		return broker.Depth{}, err
@@ -126,7 +126,7 @@ func (b *Broker) discard(ctx context.Context, queue string, id protocol.MessageI
 // countLetters is how many there are, 0 where there is no place for them.
 func (b *Broker) countLetters(ctx context.Context, s *spot, selector string) (int64, error) {
 	answers, err := b.ask(ctx,
-		request{resource: onQueue(s.deadletter), attribute: "messageCount"},
+		request{resource: onQueue(s.deadletter), attribute: messageCount},
 		request{resource: onQueue(s.deadletter), operation: "countMessages", arguments: []any{selector}},
 	)
 	if err != nil {
@@ -322,7 +322,7 @@ func (r *reading) redrive(ctx context.Context, all []*remote.Delivery, by string
 
 // restore makes a queue that is not there any more.
 func (s *spot) restore(ctx context.Context) error {
-	answers, err := s.b.ask(ctx, request{resource: onQueue(s.address), attribute: "address"})
+	answers, err := s.b.ask(ctx, request{resource: onQueue(s.address), attribute: itsAddress})
 	if err != nil {
 		return err
 	}

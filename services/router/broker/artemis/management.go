@@ -24,6 +24,12 @@ const manageWait = 10 * time.Second
 // onBroker is the resource that is the broker itself.
 const onBroker = "broker"
 
+// What is asked about a queue.
+const (
+	messageCount = "messageCount"
+	itsAddress   = "address"
+)
+
 func onQueue(name string) string  { return "queue." + name }
 func onDivert(name string) string { return "divert." + name }
 
@@ -61,7 +67,7 @@ func newDesk(b *Broker) *desk {
 // it.
 func (d *desk) open(ctx context.Context, conn *connection) error {
 	reply := "waybill.reply." + nuid.Next()
-	create, err := operation(request{resource: onBroker, operation: "createQueue", arguments: []any{passing(reply)}})
+	create, err := operation(request{resource: onBroker, operation: "createQueue", arguments: []any{passing(reply, anycast)}})
 	if err != nil {
 		return err
 	}
@@ -173,23 +179,15 @@ func (b *Broker) ask(ctx context.Context, all ...request) ([]answer, error) {
 func (d *desk) askOn(ctx context.Context, conn *connection, all ...request) ([]answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, manageWait)
 	defer cancel()
-	waits := make([]chan answer, len(all))
-	for i, r := range all {
-		f, err := operation(r)
-		if err != nil {
-			return nil, err
-		}
-		waits[i] = make(chan answer, 1)
-		id := d.call(waits[i])
-		defer d.forget(id)
-		f.Header.Add("reply-to", d.replyTo())
-		f.Header.Add("correlation-id", id)
-		conn.send(f, nil)
+	waits, err := d.post(conn, all)
+	if err != nil {
+		return nil, err
 	}
+	defer d.forget(waits)
 	answers := make([]answer, len(all))
 	for i, wait := range waits {
 		select {
-		case answers[i] = <-wait:
+		case answers[i] = <-wait.answer:
 		case <-conn.done:
 			return nil, d.link.b.failed("it was asked about itself", conn.ended())
 		case <-ctx.Done():
@@ -199,13 +197,36 @@ func (d *desk) askOn(ctx context.Context, conn *connection, all ...request) ([]a
 	return answers, nil
 }
 
-func (d *desk) call(wait chan<- answer) string {
+// awaiting is an answer that somebody waits for.
+type awaiting struct {
+	id     string
+	answer chan answer
+}
+
+// post sends requests.
+func (d *desk) post(conn *connection, all []request) ([]awaiting, error) {
+	waits := make([]awaiting, len(all))
+	for i, r := range all {
+		f, err := operation(r)
+		if err != nil {
+			d.forget(waits[:i])
+			return nil, err
+		}
+		waits[i] = d.await()
+		f.Header.Add("reply-to", d.replyTo())
+		f.Header.Add("correlation-id", waits[i].id)
+		conn.send(f, nil)
+	}
+	return waits, nil
+}
+
+func (d *desk) await() awaiting {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last++
-	id := fmt.Sprintf("%s.%d", d.reply, d.last)
-	d.calls[id] = wait
-	return id
+	w := awaiting{fmt.Sprintf("%s.%d", d.reply, d.last), make(chan answer, 1)}
+	d.calls[w.id] = w.answer
+	return w
 }
 
 func (d *desk) replyTo() string {
@@ -214,10 +235,12 @@ func (d *desk) replyTo() string {
 	return d.reply
 }
 
-func (d *desk) forget(id string) {
+func (d *desk) forget(all []awaiting) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.calls, id)
+	for _, w := range all {
+		delete(d.calls, w.id)
+	}
 }
 
 // number is an answer's whole number, 0 for what is not there.
@@ -229,7 +252,8 @@ func (a answer) number() (int64, error) {
 		return 0, a.err
 	}
 	var n int64
-	return n, json.Unmarshal(a.value, &n)
+	err := json.Unmarshal(a.value, &n)
+	return n, err
 }
 
 // text is an answer's text.
@@ -238,5 +262,6 @@ func (a answer) text() (string, error) {
 		return "", a.err
 	}
 	var text string
-	return text, json.Unmarshal(a.value, &text)
+	err := json.Unmarshal(a.value, &text)
+	return text, err
 }

@@ -98,18 +98,9 @@ func encode(b *Broker, w *remote.Writing) (*frame.Frame, error) {
 
 // address says where a message goes, and when.
 func address(b *Broker, w *remote.Writing, f *frame.Frame) error {
-	to, kind := "", anycast
-	switch s, _ := w.Spot.(*spot); {
-	case s == nil:
-		destination, _, err := b.topicOf(w.Topic)
-		if err != nil {
-			return err
-		}
-		to, kind = destination, multicast
-	case w.Kind == remote.Dead:
-		to = s.dead
-	default:
-		to = s.queue
+	to, kind, err := destinationOf(b, w)
+	if err != nil {
+		return err
 	}
 	f.Header.Add(frame.Destination, to)
 	f.Header.Add(destinationType, kind)
@@ -123,6 +114,18 @@ func address(b *Broker, w *remote.Writing, f *frame.Frame) error {
 		f.Header.Add(headerScheduled, strconv.FormatInt(ms, 10))
 	}
 	return nil
+}
+
+func destinationOf(b *Broker, w *remote.Writing) (to, kind string, err error) {
+	s, _ := w.Spot.(*spot)
+	switch {
+	case s == nil:
+		to, _, err = b.topicOf(w.Topic)
+		return to, multicast, err
+	case w.Kind == remote.Dead:
+		return s.dead, anycast, nil
+	}
+	return s.queue, anycast, nil
 }
 
 // The broker's priorities: what is above the highest would be confirmed and lost.
@@ -245,7 +248,7 @@ func decode(f *frame.Frame) remote.Delivery {
 	own := ownHeaders(all)
 	m.ID, m.PublishedAt = id, published
 	m.Group, m.Story = own[protocol.HeaderGroup], []byte(own[headerStory])
-	m.Priority = uint8(min(number(own[protocol.HeaderPriority]), 255)) //nolint:gosec // it is in range
+	m.Priority = uint8(min(number(own[protocol.HeaderPriority]), 255))
 	m.Headers = userHeaders(own, true)
 	d.Copy = number(own[headerCopy])
 	readMeta(own, &d.Meta)
@@ -309,7 +312,7 @@ func stranger(f *frame.Frame, all map[string]string, m *broker.Message) {
 		m.PublishedAt = ms * int64(time.Millisecond)
 	}
 	if n := number(all[headerPriority]); n != ordinaryPriority && n <= highestPriority {
-		m.Priority = uint8(n) //nolint:gosec // it is in range
+		m.Priority = uint8(n)
 	}
 	m.Headers = userHeaders(all, false)
 	for from, to := range map[string]string{frame.ContentType: "Content-Type", "correlation-id": protocol.HeaderCorrelation} {
@@ -340,7 +343,7 @@ var ofJobs = map[string]bool{protocol.HeaderFunction: true, protocol.HeaderNames
 func userHeaders(all map[string]string, trusted bool) map[string][]string {
 	var own map[string][]string
 	for name, value := range all {
-		if !trusted && ofFrame[strings.ToLower(name)] || !(trusted && ofJobs[name]) && !publishers(name, value) {
+		if mine := trusted && ofJobs[name]; !mine && !publishers(name, value) || !trusted && ofFrame[strings.ToLower(name)] {
 			continue
 		}
 		if own == nil {

@@ -70,39 +70,24 @@ func (b *Broker) topicOf(topic string) (destination, address string, err error) 
 }
 
 // queueOf is a queue as it is created. What an address setting would have
-// otherwise is said.
-type queueOf struct {
-	Name       string `json:"name"`
-	Address    string `json:"address"`
-	Routing    string `json:"routing-type"`
-	Durable    bool   `json:"durable"`
-	Exclusive  bool   `json:"exclusive"`
-	LastValue  bool   `json:"last-value"`
-	Kept       bool   `json:"non-destructive"`
-	Purge      bool   `json:"purge-on-no-consumers"`
-	Consumers  int    `json:"max-consumers"`
-	Before     int    `json:"consumers-before-dispatch"`
-	Ring       int    `json:"ring-size"`
-	AutoDelete bool   `json:"auto-delete"`
-}
+// otherwise is said. The operation takes it as a text.
+type queueOf map[string]any
 
-// MarshalJSON makes a text of it: the operation takes one.
-func (q queueOf) MarshalJSON() ([]byte, error) {
-	type plain queueOf
-	text, err := json.Marshal(plain(q))
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(string(text))
-}
+// MarshalText makes that.
+func (q queueOf) MarshalText() ([]byte, error) { return json.Marshal(map[string]any(q)) }
 
 // lasting is a queue that stays, passing one that goes with its connection.
 func lasting(name string, exclusive bool) queueOf {
-	return queueOf{Name: name, Address: name, Routing: anycast, Durable: true, Exclusive: exclusive, Consumers: -1, Ring: -1}
+	q := passing(name, anycast)
+	q["durable"], q["auto-delete"], q["exclusive"] = true, false, exclusive
+	return q
 }
 
-func passing(name string) queueOf {
-	return queueOf{Name: name, Address: name, Routing: anycast, Consumers: -1, Ring: -1, AutoDelete: true}
+func passing(name, routing string) queueOf {
+	return queueOf{
+		"name": name, itsAddress: name, "routing-type": routing, "durable": false, "auto-delete": true, "max-consumers": -1, "ring-size": -1,
+		"last-value": false, "non-destructive": false, "purge-on-no-consumers": false, "consumers-before-dispatch": 0, "group-buckets": -1,
+	}
 }
 
 // Name implements remote.Spot.
@@ -124,7 +109,7 @@ func (s *spot) EstablishDead(ctx context.Context) error { return s.create(ctx, s
 func (s *spot) create(ctx context.Context, name string, exclusive bool) error {
 	answers, err := s.b.ask(ctx,
 		request{resource: onBroker, operation: "createQueue", arguments: []any{lasting(name, exclusive), true}},
-		request{resource: onQueue(name), attribute: "address"},
+		request{resource: onQueue(name), attribute: itsAddress},
 		request{resource: onQueue(name), attribute: "exclusive"},
 	)
 	if err == nil {
@@ -151,30 +136,22 @@ func (s *spot) create(ctx context.Context, name string, exclusive bool) error {
 // diverts are named apart from queues, with which they share their names.
 func (s *spot) divert() string { return "waybill:" + s.address }
 
-// divertOf leads a copy of what a topic is sent into a queue.
-type divertOf struct {
-	Name      string `json:"name"`
-	Routing   string `json:"routing-name"`
-	Address   string `json:"address"`
-	To        string `json:"forwarding-address"`
-	Exclusive bool   `json:"exclusive"`
-	Type      string `json:"routing-type"`
-}
-
 // bind has the queue receive a topic.
 func (s *spot) bind(ctx context.Context, topic string) error {
 	_, address, err := s.b.topicOf(topic)
 	if err != nil {
 		return err
 	}
-	divert, err := json.Marshal(divertOf{Name: s.divert(), Routing: s.divert(), Address: address, To: s.address, Type: anycast})
+	divert, err := json.Marshal(map[string]any{
+		"name": s.divert(), "routing-name": s.divert(), itsAddress: address, "forwarding-address": s.address, "exclusive": false, "routing-type": anycast,
+	})
 	if err != nil {
 		return err
 	}
 	answers, err := s.b.ask(ctx,
 		request{resource: onBroker, operation: "createAddress", arguments: []any{address, multicast}},
 		request{resource: onBroker, operation: "createDivert", arguments: []any{string(divert)}},
-		request{resource: onDivert(s.divert()), attribute: "address"},
+		request{resource: onDivert(s.divert()), attribute: itsAddress},
 	)
 	if err == nil && !alreadyThere(answers[0].err) {
 		err = answers[0].err
