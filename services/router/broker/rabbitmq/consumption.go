@@ -14,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -118,7 +119,7 @@ func (c *consumption) run(ctx context.Context) {
 			return
 		}
 		c.told(err)("a queue's channel was closed and is opened again", "queue", c.place.names.queue, "error", err)
-		sleep(ctx, wait)
+		mesh.Pause(ctx, wait)
 		wait = min(2*wait, againMax)
 	}
 }
@@ -189,7 +190,7 @@ func (x *session) run(ctx context.Context) error {
 // does not take it from a channel that is gone.
 func (x *session) end() error {
 	if x.tag > 0 && x.lowest+uint64(len(x.settled)) > 0 {
-		sleep(context.Background(), lastSettled)
+		mesh.Pause(context.Background(), lastSettled)
 	}
 	return x.ch.Close()
 }

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -144,7 +145,7 @@ func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, queue string, le
 	}
 	for range backLooks {
 		there, err := b.depthOf(ctx, queue)
-		if err != nil || there >= left || !sleep(ctx, backLook) {
+		if err != nil || there >= left || !mesh.Pause(ctx, backLook) {
 			return err
 		}
 	}

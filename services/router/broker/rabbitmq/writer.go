@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
 // What may become of a message that is written.
@@ -93,7 +95,7 @@ func (w *writer) run(ctx context.Context) {
 		w.finish(w.takePending(), errUnknown)
 		w.finish(w.take(), errNotWritten)
 		if err != nil && ctx.Err() == nil {
-			sleep(ctx, againMin)
+			mesh.Pause(ctx, againMin)
 		}
 	}
 }
@@ -130,7 +132,7 @@ func (w *writer) session(ctx context.Context, ch *amqp.Channel) error {
 func (w *writer) settle(closed <-chan *amqp.Error) {
 	wait, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	for w.unconfirmed() > 0 && sleep(wait, againMin/10) {
+	for w.unconfirmed() > 0 && mesh.Pause(wait, againMin/10) {
 		select {
 		case <-closed: //nolint:errcheck // watch tells it
 			return
