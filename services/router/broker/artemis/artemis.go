@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -28,6 +30,7 @@ type Broker struct {
 	desk    *desk        // for management
 	shelves remote.Turns // to look at dead letters: what one has taken another would miss
 	told    told
+	lost    atomic.Int64 // when a lost connection was told of, ns since the epoch
 
 	// What the acceptor takes off the beginning of a destination.
 	queuePrefix, topicPrefix string
@@ -137,6 +140,16 @@ func (b *Broker) failed(what string, err error) error {
 		return err
 	}
 	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s: %s: %v", b.o.Name, b.shown, what, err)
+}
+
+// lossLevel is how loudly it is told that a connection is lost: of those that are
+// lost together one is told of.
+func (b *Broker) lossLevel() func(string, ...any) {
+	now := time.Now().UnixNano()
+	if before := b.lost.Swap(now); now-before < int64(time.Second) {
+		return b.log.Debug
+	}
+	return b.log.Warn
 }
 
 // told is what was told of once.

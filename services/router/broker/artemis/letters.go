@@ -26,6 +26,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 		return broker.Depth{}, err
 	}
 	answers, err := b.ask(ctx,
+		settled(s.address), settled(s.deadletter),
 		request{resource: onQueue(s.address), attribute: messageCount},
 		request{resource: onQueue(s.address), attribute: "scheduledCount"},
 		request{resource: onQueue(s.address), attribute: "deliveringCount"},
@@ -37,10 +38,16 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 	var n [4]int64
 	for i := range n {
 		var fault error
-		n[i], fault = answers[i].number()
+		n[i], fault = answers[i+2].number()
 		err = errors.Join(err, fault)
 	}
 	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]), Waiting: n[1], Dead: n[3]}, b.failed("the queue "+s.address+" could not be looked at", err)
+}
+
+// settled has what was confirmed for a queue be in it: it is counted a moment
+// later, but the broker waits for that before it tells the age of the first.
+func settled(queue string) request {
+	return request{resource: onQueue(queue), attribute: "firstMessageTimestamp"}
 }
 
 // withID selects the message of an id. The names of our headers have hyphens.
@@ -126,15 +133,16 @@ func (b *Broker) discard(ctx context.Context, queue string, id protocol.MessageI
 // countLetters is how many there are, 0 where there is no place for them.
 func (b *Broker) countLetters(ctx context.Context, s *spot, selector string) (int64, error) {
 	answers, err := b.ask(ctx,
+		settled(s.deadletter),
 		request{resource: onQueue(s.deadletter), attribute: messageCount},
 		request{resource: onQueue(s.deadletter), operation: "countMessages", arguments: []any{selector}},
 	)
 	if err != nil {
 		return 0, err
 	}
-	n, err := answers[0].number()
+	n, err := answers[1].number()
 	if err == nil && n > 0 {
-		n, err = answers[1].number()
+		n, err = answers[2].number()
 	}
 	return n, b.failed("the dead letters in "+s.deadletter+" could not be counted", err)
 }

@@ -119,7 +119,7 @@ func (l *link) use(conn *connection) {
 func (l *link) lost(err error) {
 	l.mu.Lock()
 	if l.conn != nil && !errors.Is(err, errClosed) {
-		l.b.log.Warn("the connection to the broker is lost and is made again", "connection", l.role, "address", l.b.shown, "error", err)
+		l.b.lossLevel()("the connection to the broker is lost and is made again", "connection", l.role, "address", l.b.shown, "error", err)
 	}
 	l.conn, l.err = nil, err
 	waiting := l.waiting

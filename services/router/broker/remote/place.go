@@ -209,18 +209,41 @@ func (s *Store) bind(p *place, done func()) {
 	})
 }
 
-// Unbind ends that.
+// Unbind ends that. What is published to the topic from now on waits until it has.
 func (s *Store) Unbind(queue, topic string) {
 	p := s.places[queue]
 	if p == nil {
 		return
 	}
 	p.receive("")
+	at := s.unbinding[topic]
+	if at == nil {
+		at = &unbinding{}
+		s.unbinding[topic] = at
+	}
+	at.queues++
 	s.setup.Do(p.queue, func(ctx context.Context) {
 		if err := p.spot.Unbind(ctx, topic); err != nil {
 			s.host.Log.Warn("a queue could not be unbound from its topic", "queue", queue, "error", err)
 		}
+		s.post(func() { s.unbound(topic, at) })
 	})
+}
+
+// unbinding is a topic that queues are leaving.
+type unbinding struct {
+	queues  int
+	waiting []*publication
+}
+
+func (s *Store) unbound(topic string, at *unbinding) {
+	if at.queues--; at.queues > 0 {
+		return
+	}
+	delete(s.unbinding, topic)
+	for _, x := range at.waiting {
+		s.write(x)
+	}
 }
 
 // Forget removes a queue with all it holds.

@@ -63,6 +63,10 @@ func (s *Store) placesOf(p *broker.Publish) ([]*place, error) {
 
 // write writes once the queues are there.
 func (s *Store) write(x *publication) {
+	if at := s.unbinding[x.Topic]; at != nil {
+		at.waiting = append(at.waiting, x)
+		return
+	}
 	waits := len(x.places)
 	var failed error
 	ready := func(err error) {

@@ -43,13 +43,14 @@ type Store struct {
 	mu    sync.Mutex
 	calls []func()
 
-	places   map[string]*place
-	live     map[ledger.Key]*live
-	idents   map[Ident]*live // of the mesh's own messages
-	finished Memory
-	dedups   Dedups
-	key      ledger.Key // the newest entry's
-	stored   uint64
+	places    map[string]*place
+	unbinding map[string]*unbinding // by topic
+	live      map[ledger.Key]*live
+	idents    map[Ident]*live // of the mesh's own messages
+	finished  Memory
+	dedups    Dedups
+	key       ledger.Key // the newest entry's
+	stored    uint64
 }
 
 var _ broker.RemoteStore = (*Store)(nil)
@@ -81,7 +82,7 @@ const keyEpoch = 40
 func NewStore(host Host, l *ledger.Ledger, lane broker.Lane, side func(ctx context.Context) Side) *Store {
 	s := &Store{
 		host: host, ledger: l, lane: lane, setup: NewSequence(setupsAtOnce),
-		places: make(map[string]*place), live: make(map[ledger.Key]*live), idents: make(map[Ident]*live),
+		places: make(map[string]*place), unbinding: make(map[string]*unbinding), live: make(map[ledger.Key]*live), idents: make(map[Ident]*live),
 		key: broker.RemoteKey | ledger.Key(l.Epoch()&(1<<(63-keyEpoch)-1))<<keyEpoch,
 	}
 	s.ctx, s.cancel = context.WithCancel(host.Context)
