@@ -237,7 +237,8 @@ type unbinding struct {
 }
 
 func (s *Store) unbound(topic string, at *unbinding) {
-	if at.queues--; at.queues > 0 {
+	at.queues--
+	if at.queues > 0 {
 		return
 	}
 	delete(s.unbinding, topic)
