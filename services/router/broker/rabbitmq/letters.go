@@ -44,7 +44,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 
 // depthOfShelf is depthOf once nobody here looks at what is there.
 func (b *Broker) depthOfShelf(ctx context.Context, queue string) (int64, error) {
-	defer b.shelves.take(queue)()
+	defer b.shelves.Take(queue)()
 	return b.depthOf(ctx, queue)
 }
 
@@ -87,7 +87,7 @@ func (b *Broker) browse(ctx context.Context, at shelf, queue string, most int, i
 // began, on a channel of their own. f has each and end comes last; they say how
 // many they have settled. The others go back.
 func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) (int64, error), end func() (int64, error)) (settled int64, err error) {
-	defer b.shelves.take(at.name)()
+	defer b.shelves.Take(at.name)()
 	there, err := b.depthOf(ctx, at.name)
 	if err != nil || there == 0 {
 		return 0, err
