@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/artemis"
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
@@ -32,7 +34,7 @@ func (s *Service) configure(ctx context.Context) error {
 	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
-			return s.adapt(stored.Config.Adapter)
+			return cmp.Or(s.runIn(ctx, &stored.Config), s.adapt(stored.Config.Adapter))
 		}
 		earlier++
 		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
@@ -87,11 +89,19 @@ type adapter struct {
 // adapters are those that routers of this build can use, one row for each.
 var adapters = []adapter{
 	{rabbitmq.Name, rabbitmq.Capabilities, makeRabbitMQ},
+	{artemis.Name, artemis.Capabilities, makeArtemis},
 }
 
 func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
 	c, _ := config.RabbitMQOf(a)
-	return rabbitmq.New(rabbitmq.Options{Name: id, URL: c.AMQPURL, Prefix: c.Prefix, Logger: log})
+	return rabbitmq.New(rabbitmq.Options{
+		Name: id, URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, Logger: log,
+	})
+}
+
+func makeArtemis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.ArtemisOf(a)
+	return artemis.New(artemis.Options{Name: id, URL: c.URL, Logger: log})
 }
 
 // makeBroker makes the broker of an adapter. UNSUPPORTED: this build has none of
