@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -56,6 +57,13 @@ func (s *suite) waitingOperated() {
 	s.publish("r", []byte("2"))
 	w.next().endWith(protocol.Failed, "none either")
 	s.await("r", "both to wait", func(q protocol.QueueInfo) bool { return q.Waiting == 2 && q.Ready+q.Moving+q.InFlight == 0 })
+	act := func(subject string, q protocol.WaitingActRequest) int64 {
+		return ask[protocol.WaitingActReply](s, subject, q).Count
+	}
+	if !s.Capabilities.Waiting {
+		s.onlyCounts(queue)
+		return
+	}
 	for range 2 { // a look changes nothing
 		list := ask[protocol.WaitingPage](s, protocol.SubjectWaitingList, protocol.WaitingListRequest{Queue: queue})
 		if len(list.Messages) != 2 || list.Total != 2 {
@@ -65,9 +73,6 @@ func (s *suite) waitingOperated() {
 		if m.MessageID != first || m.Why != protocol.WaitsForRetry || m.Attempt != 2 || m.Error != "no luck" || m.Route != "r" || m.Due.Sub(m.LastFailure).Hours() != 1 {
 			s.Errorf("the first is %+v", m)
 		}
-	}
-	act := func(subject string, q protocol.WaitingActRequest) int64 {
-		return ask[protocol.WaitingActReply](s, subject, q).Count
 	}
 	equal(s, "released", act(protocol.SubjectWaitingNow, protocol.WaitingActRequest{MessageID: first, By: "me"}), 1)
 	d := w.next()
@@ -80,4 +85,19 @@ func (s *suite) waitingOperated() {
 	equal(s, "discarded", q.Counters[protocol.CountDiscarded], 1)
 	equal(s, "delivered", q.Counters[protocol.CountDelivered], 3)
 	equal(s, "nothing is left to cancel", act(protocol.SubjectWaitingCancel, protocol.WaitingActRequest{Queue: queue}), 0)
+}
+
+// onlyCounts: what waits where nobody can look at it is counted, and who wants it
+// to go is told so.
+func (s *suite) onlyCounts(queue string) {
+	s.Helper()
+	list := ask[protocol.WaitingPage](s, protocol.SubjectWaitingList, protocol.WaitingListRequest{Queue: queue})
+	if len(list.Messages) != 0 || list.Total != 2 {
+		s.Errorf("the list is %+v", list)
+	}
+	for _, subject := range []string{protocol.SubjectWaitingNow, protocol.SubjectWaitingCancel} {
+		if _, err := mesh.Request[protocol.WaitingActReply](s.guarded(), s.nc, subject, protocol.WaitingActRequest{Queue: queue}); protocol.CodeOf(err) != protocol.CodeUnsupported {
+			s.Errorf("%s: %v, want %s", subject, err, protocol.CodeUnsupported)
+		}
+	}
 }

@@ -289,7 +289,7 @@ func (s *store) arrive(x *session, d *delivered) {
 	if own {
 		s.idents[v.ident] = v
 	}
-	if v.meta.Due > time.Now().Add(time.Second).UnixNano() {
+	if !v.kept && v.meta.Due > time.Now().Add(time.Second).UnixNano() {
 		s.Retry(&v.entry, v.meta) // its delay is longer than the broker's longest
 		return
 	}
