@@ -66,6 +66,9 @@ func (s *Service) changeConfig(ctx context.Context, q protocol.ConfigEdit) (prot
 	answer := protocol.ConfigEdited{ConfigRevision: edit.after.revision(), Warnings: edit.after.result.WarningTexts()}
 	answer.Differences = edit.differences
 	answer.Warnings = append(answer.Warnings, brokerWarnings(&edit)...)
+	if edit.before.config().RunJobsIn != edit.after.config().RunJobsIn {
+		answer.Warnings = append(answer.Warnings, "key run_jobs_in: routers read it when they start")
+	}
 	was, now := config.BuiltinOf(edit.before.config().Adapter), config.BuiltinOf(edit.after.config().Adapter)
 	if was.StoreMethod != now.StoreMethod {
 		answer.Warnings = append(answer.Warnings, "key adapter.config.store_method: it holds from the next start of NATS on, with which what is in memory is lost")

@@ -138,7 +138,7 @@ func (s *Service) configure(ctx context.Context) error {
 	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
-			return s.begin(ctx, placementOf(&stored))
+			return cmp.Or(s.runIn(ctx, &stored.Config), s.begin(ctx, placementOf(&stored)))
 		}
 		earlier++
 		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {

@@ -107,6 +107,8 @@ type Service struct {
 	maxPayload int
 	words      words // of publishes to the builtin transport
 	brokers    brokers
+	// takersOwn: a job runs in the namespace of who takes it.
+	takersOwn bool
 
 	settings    settings
 	directory   *directory

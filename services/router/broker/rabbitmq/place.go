@@ -126,7 +126,7 @@ func (s *store) ensure(p *place, f func(err error)) {
 		return
 	}
 	made, topic := s.make(p), p.topic
-	s.setup.do(p.queue, func(ctx context.Context) {
+	s.setup.Do(p.queue, func(ctx context.Context) {
 		err := s.b.establish(ctx, p.names, made, topic)
 		s.post(func() { s.established(p, err) })
 	})
@@ -174,8 +174,8 @@ func (s *store) established(p *place, err error) {
 // Demand takes as many messages of the queue as its consumers have room for.
 func (s *store) Demand(queue string, d broker.Demand) {
 	p := s.places[queue]
-	if p == nil && d.Window == 0 {
-		return
+	if p == nil && d.Window == 0 && !d.FIFO && d.MaxPriority == 0 {
+		return // there is nothing to be known of it yet
 	}
 	p, err := s.place(queue)
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *store) Unbind(queue, topic string) {
 		return
 	}
 	p.receive("")
-	s.setup.do(p.queue, func(ctx context.Context) {
+	s.setup.Do(p.queue, func(ctx context.Context) {
 		if err := s.b.unbind(ctx, p.names, topic); err != nil {
 			s.b.log.Warn("a queue could not be unbound from its topic", "queue", queue, "error", err)
 		}
@@ -261,7 +261,7 @@ func (s *store) Forget(queue string) {
 		}
 	}
 	all = append(all, p.names.queue, p.names.dead)
-	s.setup.do(p.queue, func(ctx context.Context) {
+	s.setup.Do(p.queue, func(ctx context.Context) {
 		err := s.b.remove(ctx, all...)
 		s.post(func() { s.forgotten(p, err) })
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // Broker is one RabbitMQ, or a cluster of it.
@@ -29,8 +30,8 @@ type Broker struct {
 	mu        sync.Mutex
 	in        []*link // consumers
 	desks     chan *desk
-	shelves   turns // to look at dead letters: what one has taken another would miss
-	declaring turns // to declare a queue
+	shelves   remote.Turns // to look at dead letters: what one has taken another would miss
+	declaring remote.Turns // to declare a queue
 	conflicts conflicts
 
 	unbounded bool // quorum queues of this version have a delivery limit to be lifted
@@ -83,6 +84,11 @@ func (b *Broker) Durability() string { return protocol.DurabilityFsync }
 
 // Capabilities of RabbitMQ.
 func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
+
+// Defaults are those of the options.
+func (b *Broker) Defaults() broker.Defaults {
+	return broker.Defaults{MaxRetries: b.o.MaxAttempts, Concurrency: b.o.PrefetchCount, PriorityField: b.o.PriorityField}
+}
 
 // Open connects, and follows the connection from then on.
 func (b *Broker) Open(ctx context.Context) error {

@@ -14,7 +14,9 @@ import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // maxBacklog is how many bytes may be on their way to the broker before
@@ -33,16 +35,16 @@ type store struct {
 	cancel context.CancelFunc
 	out    *writer // of publishes
 	copies *writer // of what failed: a queue that takes nothing holds up neither's others
-	setup  *sequence
+	setup  *remote.Sequence
 
 	mu    sync.Mutex
 	calls []func()
 
 	places   map[string]*place
 	live     map[ledger.Key]*live
-	idents   map[ident]*live // of the mesh's own messages
-	finished memory
-	dedups   dedups
+	idents   map[remote.Ident]*live // of the mesh's own messages
+	finished remote.Memory
+	dedups   remote.Dedups
 	stored   uint64
 }
 
@@ -52,7 +54,7 @@ type live struct {
 	message *broker.Message
 	meta    broker.Meta
 	place   *place
-	ident   ident
+	ident   remote.Ident
 	own     bool
 	kept    bool // a note has what became of it in its place
 
@@ -63,24 +65,16 @@ type live struct {
 	lost    bool // the broker has it back
 }
 
-// ident names one copy of a message: what the broker delivers twice.
-type ident struct {
-	queue      string
-	id         protocol.MessageID
-	generation uint32
-	copy       uint32 // how many the mesh has made of it before, in this generation
-}
-
 func newStore(b *Broker, l *ledger.Ledger, lane broker.Lane) *store {
 	s := &store{
-		b: b, ledger: l, lane: lane, out: newWriter(b.out), copies: newWriter(b.out), setup: newSequence(),
-		places: make(map[string]*place), live: make(map[ledger.Key]*live), idents: make(map[ident]*live),
+		b: b, ledger: l, lane: lane, out: newWriter(b.out), copies: newWriter(b.out), setup: remote.NewSequence(desks),
+		places: make(map[string]*place), live: make(map[ledger.Key]*live), idents: make(map[remote.Ident]*live),
 	}
 	s.ctx, s.cancel = context.WithCancel(b.ctx)
 	s.readPlaces()
 	b.running.Go(func() { s.out.run(s.ctx) })
 	b.running.Go(func() { s.copies.run(s.ctx) })
-	b.running.Go(func() { s.setup.run(s.ctx) })
+	b.running.Go(func() { s.setup.Run(s.ctx) })
 	return s
 }
 
@@ -141,7 +135,7 @@ func (s *store) Publish(p broker.Publish) error {
 	if err != nil {
 		return err
 	}
-	if s.dedups.repeats(&p, s.lane) {
+	if s.dedups.Repeats(&p, s.lane) {
 		return nil
 	}
 	s.write(&publication{Publish: p, destination: to, out: outgoing{exchange: to.exchange, key: to.key, message: message}})
@@ -149,10 +143,7 @@ func (s *store) Publish(p broker.Publish) error {
 }
 
 // Remembers says whether the publish would repeat another.
-func (s *store) Remembers(p *broker.Publish) bool {
-	first, known := s.dedups.all.get(keyOf(p))
-	return known && time.Since(first.at) <= protocol.DedupWindow
-}
+func (s *store) Remembers(p *broker.Publish) bool { return s.dedups.Remembers(p) }
 
 // publication is a publish on its way.
 type publication struct {
@@ -251,12 +242,12 @@ func (s *store) accepted(p *publication) {
 	}
 	r := broker.Receipt{Seq: s.stored, ID: p.Message.ID}
 	s.lane.Stored(p.Tag, r)
-	s.dedups.stored(&p.Publish, r, s.lane)
+	s.dedups.Stored(&p.Publish, r, s.lane)
 }
 
 func (s *store) refuse(p *publication, err error) {
 	s.lane.Refused(p.Tag, err)
-	s.dedups.refused(&p.Publish, err, s.lane)
+	s.dedups.Refused(&p.Publish, err, s.lane)
 }
 
 // arrived takes deliveries.
@@ -275,8 +266,11 @@ func (s *store) arrived(x *session, batch []delivered) {
 func (s *store) arrive(x *session, d *delivered) {
 	m, meta, own := inward(d)
 	meta.Queue = x.c.place.queue
+	if _, named := scope.NamedQueue(meta.Queue); named && !own {
+		m.Headers = withJob(m.Headers, d.Headers)
+	}
 	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag}
-	v.ident = ident{meta.Queue, m.ID, meta.Generation, number(d.Headers[headerCopy])}
+	v.ident = remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
 	if own && s.known(v) {
 		return
 	}
@@ -291,7 +285,7 @@ func (s *store) arrive(x *session, d *delivered) {
 	if own {
 		s.idents[v.ident] = v
 	}
-	if v.meta.Due > time.Now().Add(time.Second).UnixNano() {
+	if !v.kept && v.meta.Due > time.Now().Add(time.Second).UnixNano() {
 		s.Retry(&v.entry, v.meta) // its delay is longer than the broker's longest
 		return
 	}
@@ -307,7 +301,7 @@ func (s *store) known(v *live) bool {
 	switch {
 	case at != nil && at.lost:
 		at.x, at.tag, at.lost = v.x, v.tag, false
-	case at != nil || s.finished.has(v.ident):
+	case at != nil || s.finished.Has(v.ident):
 		v.x.settle(settling{tag: v.tag})
 	default:
 		return false
@@ -389,6 +383,14 @@ func (s *store) Queues() iter.Seq2[string, []int64] {
 // Has says whether the lane has used the queue.
 func (s *store) Has(queue string) bool { return s.places[queue] != nil }
 
+// Priorities is the highest the queue was made with.
+func (s *store) Priorities(queue string) uint8 {
+	if p := s.places[queue]; p != nil {
+		return p.made.MaxPriority
+	}
+	return 0
+}
+
 // Live is how many of the queue's messages are not settled.
 func (s *store) Live(queue string) int {
 	if p := s.places[queue]; p != nil {
@@ -459,7 +461,7 @@ func (s *store) settle(e *broker.Entry, how broker.Counter, then func()) {
 // a while, should the broker not have heard of it.
 func (s *store) acknowledge(v *live, done func(taken bool)) {
 	if v.own {
-		s.finished.add(v.ident)
+		s.finished.Add(v.ident)
 	}
 	if v.x.gone.Load() {
 		s.post(func() { done(false) })
