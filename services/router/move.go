@@ -19,6 +19,9 @@ const (
 	// emptySights is how often in a row a broker has to hold nothing of a queue, with
 	// nothing come from it meanwhile: what is on its way to the lane is seen nowhere.
 	emptySights = 5
+	// trusted is how fast a broker has to say that a queue is empty to be believed: one
+	// that is busy says so, as RabbitMQ does, of what it could not look at in time.
+	trusted = 200 * time.Millisecond
 	// unbindAfter is how long a queue receives its topic where it was before: publishes
 	// are on their way there.
 	unbindAfter = int64(10 * time.Second)
@@ -139,6 +142,9 @@ func (l *lane) beginMove(q *queue) {
 
 // resumeMove goes on with a move of the lane's last owner.
 func (l *lane) resumeMove(q *queue) {
+	if len(l.remotes) == 0 {
+		return
+	}
 	value := l.ledger.Note(movingNote + q.name)
 	if value == nil {
 		return
@@ -388,8 +394,9 @@ func (l *lane) lookBehind(q *queue, x *sight) {
 		defer cancel()
 		empty := true
 		for i, r := range behind {
+			began := time.Now()
 			depth, err := r.Depth(ctx, q.name, delays[i])
-			empty = empty && err == nil && depth.Ready == 0 && depth.Waiting == 0
+			empty = empty && err == nil && depth.Ready == 0 && depth.Waiting == 0 && time.Since(began) < trusted
 		}
 		l.Post(func() { l.looked(q, x, behind, empty) })
 	})
