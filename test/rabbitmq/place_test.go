@@ -33,6 +33,8 @@ func TestOnTheBroker(t *testing.T) {
 	for name, test := range map[string]func(*place){
 		"HoldingQueueOutlivesItsMessages": (*place).holdingQueue, "Names": (*place).names,
 		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
+		"HoldingQueueGone": (*place).holdingQueueGone, "HoldingQueueOfOthers": (*place).holdingQueueOfOthers, "Delays": (*place).delays,
+		"LettersWrittenTwice": (*place).lettersTwice, "QueueWithoutLeader": (*place).withoutLeader,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

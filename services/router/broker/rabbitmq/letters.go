@@ -49,21 +49,55 @@ func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol
 	if one {
 		most = maxLetters
 	}
-	_, err = b.read(ctx, queue, int64(most), func(_ *amqp.Channel, d *amqp.Delivery) (int64, error) {
-		if l := letterOf(d, queue); !one || l.Message.ID == id {
-			if letters = append(letters, l); one {
+	_, err = b.read(ctx, queue, int64(most), func(_ *amqp.Channel, _ *amqp.Delivery, l *broker.Letter) (int64, error) {
+		if !one || l.Message.ID == id {
+			if letters = append(letters, *l); one {
 				return 0, errEnough
 			}
 		}
 		return 0, nil
-	}, func() (int64, error) { return 0, nil })
+	}, none)
 	return letters, err
 }
 
+func none() (int64, error) { return 0, nil }
+
+// tidy takes away what was written twice among the oldest dead letters.
+func (b *Broker) tidy(ctx context.Context, queue string) error {
+	_, err := b.read(ctx, queue, tidyMost, func(*amqp.Channel, *amqp.Delivery, *broker.Letter) (int64, error) { return 0, nil }, none)
+	return err
+}
+
+const tidyMost = 10_000
+
+// tidy has the dead letters of a place looked through, soon. A letter was written
+// twice when the first was there and nobody knew: the connection was lost, and
+// the broker delivered the message again.
+func (s *store) tidy(p *place) {
+	if p.tidying {
+		return
+	}
+	p.tidying = true
+	s.after(tidyAfter, func() {
+		p.tidying = false
+		s.b.running.Go(func() {
+			if err := s.b.tidy(s.ctx, p.queue); err != nil {
+				s.b.log.Warn("dead letters could not be looked through", "queue", p.queue, "error", err)
+			}
+		})
+	})
+}
+
+const tidyAfter = time.Second
+
+// reader is what is done with each dead letter. It says how many it has settled.
+type reader func(ch *amqp.Channel, d *amqp.Delivery, l *broker.Letter) (int64, error)
+
 // read takes dead letters, at most so many and none that came after it began, on
-// a channel of their own. f has each and end comes last; they say how many they
-// have settled. The others go back.
-func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) (int64, error), end func() (int64, error)) (settled int64, err error) {
+// a channel of their own. f has each, and end comes last; what they have settled
+// is counted. The others go back. Of a letter that was written twice f has the
+// first, and the other is taken away.
+func (b *Broker) read(ctx context.Context, queue string, most int64, f reader, end func() (int64, error)) (settled int64, err error) {
 	n, err := b.namesOf(queue)
 	if err != nil {
 		return 0, err
@@ -79,24 +113,47 @@ func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *
 	}
 	most = min(most, there)
 	deliveries, err := b.takeLetters(ch, n.dead, most)
+	once := once{}
 	for i := int64(0); i < most && err == nil; i++ {
+		d, delivered := next(ctx, deliveries)
+		if !delivered {
+			break
+		}
+		l, own := letterOf(&d, queue)
+		if own && once.again(&l) {
+			err = b.failed("a dead letter could not be taken away", d.Ack(false))
+			there--
+			continue
+		}
 		var more int64
-		d, there := next(ctx, deliveries)
-		if !there {
-			break
-		}
-		if more, err = f(ch, &d); errors.Is(err, errEnough) {
-			err = nil
-			break
-		}
+		more, err = f(ch, &d, &l)
 		settled += more
 	}
-	if err != nil {
-		return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	more, err := end()
-	settled += more
+	if err == nil {
+		var more int64
+		more, err = end()
+		settled += more
+	}
 	return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
+}
+
+// once are the letters that were read.
+type once map[onceKey]struct{}
+
+type onceKey struct {
+	id         protocol.MessageID
+	generation uint32
+}
+
+// again says whether the letter was read before, and notes it.
+func (o once) again(l *broker.Letter) bool {
+	k := onceKey{l.Message.ID, l.Meta.Generation}
+	_, again := o[k]
+	o[k] = struct{}{}
+	return again
 }
 
 // errEnough ends a read.
@@ -158,14 +215,14 @@ const (
 
 // letterOf reads a dead letter. One that the broker itself has given up says so
 // in the broker's words.
-func letterOf(d *amqp.Delivery, queue string) broker.Letter {
+func letterOf(d *amqp.Delivery, queue string) (l broker.Letter, own bool) {
 	m, meta, own := inward(d)
 	meta.Queue = queue
 	if reason := text(d.Headers["x-first-death-reason"]); reason != "" && (!own || meta.Reason == "") {
 		meta.Reason = protocol.ReasonBroker
 		meta.Error = fmt.Sprintf("the broker gave it up (%s) in %s", reason, text(d.Headers["x-first-death-queue"]))
 	}
-	return broker.Letter{Message: m, Meta: meta}
+	return broker.Letter{Message: m, Meta: meta}, own
 }
 
 // actOnce is how many letters are on their way at once.
@@ -179,8 +236,7 @@ func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64,
 		return 0, err
 	}
 	var acting *acting
-	return b.read(ctx, queue, maxLetters, func(ch *amqp.Channel, d *amqp.Delivery) (int64, error) {
-		l := letterOf(d, queue)
+	return b.read(ctx, queue, maxLetters, func(ch *amqp.Channel, d *amqp.Delivery, l *broker.Letter) (int64, error) {
 		one := a.ID != (protocol.MessageID{})
 		if one && l.Message.ID != a.ID {
 			return 0, nil
@@ -190,7 +246,7 @@ func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64,
 				return 0, err
 			}
 		}
-		return acting.add(ctx, d, &l, a)
+		return acting.add(ctx, d, l, a)
 	}, func() (int64, error) { return acting.finish(ctx) })
 }
 

@@ -29,6 +29,7 @@ type Broker struct {
 	mu        sync.Mutex
 	in        []*link // consumers
 	desks     chan *desk
+	looks     chan *desk
 	shelves   turns // to look at dead letters: what one has taken another would miss
 	declaring turns // to declare a queue
 	conflicts conflicts
@@ -59,10 +60,7 @@ func New(o Options) (broker.Remote, error) {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.out = newLink(b, "publish")
-	b.desks = make(chan *desk, desks)
-	for range desks {
-		b.desks <- &desk{link: b.out}
-	}
+	b.desks, b.looks = newDesks(desks, b.out), newDesks(looks, b.out)
 	return b, nil
 }
 

@@ -1,0 +1,85 @@
+//go:build !no_rabbitmq
+
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// looks are how many queues are looked into at once.
+const looks = 4
+
+// look asks a queue itself how many messages wait in it. What else the broker
+// says of a queue that has no leader, or is slow to answer, is that it is empty.
+// A queue that keeps an order answers, but does not tell: known is false then.
+//
+// For a queue that expires when it is not used this is the use: to declare a
+// quorum queue again is none, and to put something in neither.
+func (b *Broker) look(ctx context.Context, queue string) (n int64, known bool, err error) {
+	var d *desk
+	select {
+	case d = <-b.looks:
+	case <-ctx.Done():
+		return 0, false, ctx.Err()
+	}
+	answer := make(chan looked, 1)
+	b.running.Go(func() { // without a leader this takes more than a minute
+		var l looked
+		l.err = d.do(b.ctx, func(ch *amqp.Channel) error { return l.into(ch, queue) })
+		b.looks <- d
+		answer <- l
+	})
+	select {
+	case l := <-answer:
+		return l.n, l.known, l.err
+	case <-ctx.Done():
+		return 0, false, ctx.Err()
+	}
+}
+
+type looked struct {
+	n     int64
+	known bool
+	err   error
+}
+
+func (l *looked) into(ch *amqp.Channel, queue string) error {
+	d, there, err := ch.Get(queue, false)
+	if isCode(err, amqp.ResourceLocked) {
+		return nil
+	}
+	l.known = err == nil
+	if err != nil || !there {
+		return err
+	}
+	l.n = int64(d.MessageCount) + 1
+	return d.Nack(false, true)
+}
+
+func isCode(err error, code int) bool {
+	e, is := errors.AsType[*amqp.Error](err)
+	return is && e.Code == code
+}
+
+// awaitAnswer waits until all of the queues answer that are still there; false:
+// ctx has ended.
+func (b *Broker) awaitAnswer(ctx context.Context, queues []string) bool {
+	for _, queue := range queues {
+		for {
+			_, _, err := b.look(ctx, queue)
+			if err == nil || isCode(err, amqp.NotFound) {
+				break
+			}
+			if !sleep(ctx, lookAgain) {
+				return false
+			}
+		}
+	}
+	return ctx.Err() == nil
+}
+
+const lookAgain = time.Second
