@@ -1,9 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // Builtin is the configuration of the adapter that needs no broker.
@@ -37,4 +43,15 @@ func BuiltinOf(a protocol.Adapter) Builtin {
 		return Builtin{}
 	}
 	return b
+}
+
+// rabbitPlace is the virtual host and the prefix that names begin with.
+func rabbitPlace(config json.RawMessage) (string, error) {
+	c, _ := RabbitMQOf(protocol.Adapter{Name: AdapterRabbitMQ, Config: config})
+	at, err := url.Parse(c.AMQPURL)
+	if err != nil {
+		return "", protocol.Errorf(protocol.CodeInvalidArgs, "amqp_url is no address")
+	}
+	port := cmp.Or(at.Port(), map[bool]string{true: "5671", false: "5672"}[at.Scheme == "amqps"])
+	return fmt.Sprintf("%s://%s/%s (%s)", at.Scheme, net.JoinHostPort(at.Hostname(), port), strings.TrimPrefix(at.Path, "/"), cmp.Or(c.Prefix, scope.DefaultAMQPPrefix)), nil
 }

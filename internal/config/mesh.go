@@ -35,7 +35,7 @@ func Keys() []Key {
 	return []Key{
 		{
 			Name: "adapter", Kind: Choice, Default: AdapterBuiltin, Doc: "Where messages are kept.",
-			Choices: map[string][]Key{AdapterBuiltin: builtinKeys(), AdapterRabbitMQ: rabbitKeys()},
+			Choices: adapterKeys(anyKind),
 			Aliases: map[string]string{StoreMemory: AdapterBuiltin, StoreFile: AdapterBuiltin},
 			Warn:    oldNames,
 		},

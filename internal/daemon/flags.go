@@ -17,6 +17,7 @@ type Flags struct {
 	Wait     time.Duration `default:"5s" help:"How long to look for NATS at the start, before giving up. A connection that is lost later is looked for until it is back." placeholder:"DURATION"`
 	Name     string        `env:"WAYBILL_NAME" help:"Name of this instance: its own among those that run at a time, and the same when it starts again. Default: a random one." placeholder:"NAME"`
 	Drain    time.Duration `default:"10s" help:"How long a shutdown waits for what is under way." placeholder:"DURATION"`
+	Check    bool          `help:"Start nothing: ask the instance of this name that runs, or any if no name is given, whether it is ready. The exit code is 0 if it is; else 1, with what it waits for."`
 	Log      string        `default:"text" enum:"text,json" help:"How the log is written, on stderr: text or json."`
 	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn, error."`
 }

@@ -44,7 +44,7 @@ func probe(ctx context.Context, nc *nats.Conn, wait time.Duration) (*mesh.Found,
 	defer cancel()
 	for {
 		found, err := mesh.Probe(ctx, nc)
-		if err == nil || protocol.CodeOf(err) != protocol.CodeUnavailable || !pause(ctx, lookAgain) {
+		if err == nil || protocol.CodeOf(err) != protocol.CodeUnavailable || !mesh.Pause(ctx, lookAgain) {
 			return found, err
 		}
 	}
@@ -64,7 +64,7 @@ func awaitName(ctx context.Context, nc *nats.Conn, service string, f *Flags, log
 		if !told {
 			log.Warn("an instance of this name runs; waiting for its end", "service", service, "name", f.Name)
 		}
-		if !pause(ctx, lookAgain) {
+		if !mesh.Pause(ctx, lookAgain) {
 			return protocol.Errorf(protocol.CodeConflict, "a %s named %s runs already: give each instance its own --name, or none", service, f.Name)
 		}
 	}
@@ -82,16 +82,4 @@ func isTaken(ctx context.Context, nc *nats.Conn, self protocol.Ready) (bool, err
 		err = nil // somebody who cannot tell is not this one
 	}
 	return unheard, err
-}
-
-// pause waits for d; false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

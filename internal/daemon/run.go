@@ -27,12 +27,19 @@ const committing = 10 * time.Second
 
 // Run runs a service until SIGINT or SIGTERM, or until it ends by itself, and
 // returns the program's exit code: 1, with the reason on stderr, for anything
-// but an orderly end. A second signal ends the program at once.
+// but an orderly end. A second signal ends the program at once. With f.Check it
+// only asks a service that runs already.
 func Run(service, version string, f *Flags, stderr io.Writer, construct func(*slog.Logger) (Service, error)) (code int) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next one is the system's
-	if err := run(ctx, service, version, f, f.logger(stderr), construct); err != nil {
+	var err error
+	if f.Check {
+		err = ask(ctx, service, f)
+	} else {
+		err = run(ctx, service, version, f, f.logger(stderr), construct)
+	}
+	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "waybill-%s: %v\n", service, err)
 		return 1
 	}

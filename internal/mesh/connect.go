@@ -64,7 +64,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*nats.Conn, error) {
 		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
 			return nil, protocol.Errorf(protocol.CodeForbidden, "NATS at %s refuses the credentials of %s: %v", o.address(), o.Name, err)
 		}
-		if !pause(ctx, reconnectDelay(try)) {
+		if !Pause(ctx, reconnectDelay(try)) {
 			return nil, protocol.Errorf(protocol.CodeUnavailable, "NATS at %s cannot be reached: %v; is it running there?", o.address(), err)
 		}
 	}
@@ -149,8 +149,8 @@ func reconnectDelay(attempt int) time.Duration {
 	return d/2 + rand.N(d/2) //nolint:gosec // spreads reconnects, is no secret
 }
 
-// pause waits for d; false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits for d; false if ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -40,12 +40,7 @@ func (f *Follower) Run(ctx context.Context) {
 		if f.Failed != nil {
 			f.Failed(err)
 		}
-		t := time.NewTimer(followPause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		Pause(ctx, followPause)
 	}
 }
 

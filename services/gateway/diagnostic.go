@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/nats-io/nats.go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/gateway/diagnose"
 )
@@ -119,7 +120,7 @@ func (s *Service) learn(ctx context.Context) bool {
 // learnAgain learns when there may be something new.
 func (s *Service) learnAgain(ctx context.Context, known bool, took time.Duration) {
 	for {
-		pause(ctx, max(learnPause, learnPart*took))
+		mesh.Pause(ctx, max(learnPause, learnPart*took))
 		if known {
 			s.awaitChange(ctx)
 		}

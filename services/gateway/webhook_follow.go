@@ -147,7 +147,7 @@ func (h *webhooks) work(ctx context.Context, one *webhook) {
 			refused = err.Error()
 			h.log.Warn("a webhook cannot be worked for; trying again until it can", "webhook", one.doc.Load().Name, "error", err)
 		}
-		pause(ctx, workPause)
+		mesh.Pause(ctx, workPause)
 	}
 }
 
@@ -191,14 +191,4 @@ func workOptions(d *webhookDoc) []client.WorkOption {
 		opts = append(opts, client.FIFO())
 	}
 	return opts
-}
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

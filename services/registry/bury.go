@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -48,7 +49,7 @@ func (s *Service) forget(ctx context.Context, doc *executionDoc) error {
 		if err != nil || sum.Queues == 0 {
 			return err
 		}
-		if !pause(ctx, tellAgain) {
+		if !mesh.Pause(ctx, tellAgain) {
 			return ctx.Err()
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-mq/waybill/internal/document"
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -107,7 +108,7 @@ func (s *Service) claim(ctx context.Context, w *protocol.Worker, sub *protocol.S
 			return err
 		}
 		if !free {
-			if !pause(ctx, claimAgain) {
+			if !mesh.Pause(ctx, claimAgain) {
 				return s.conflict(sub, &doc)
 			}
 			continue

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
@@ -91,7 +92,7 @@ func (s *Service) closeExecution(ctx context.Context, q protocol.ExecutionCloseR
 	if err != nil {
 		return protocol.Execution{}, err
 	}
-	for doc.State == protocol.ExecutionPurged && sum.Live > 0 && pause(ctx, tellAgain) {
+	for doc.State == protocol.ExecutionPurged && sum.Live > 0 && mesh.Pause(ctx, tellAgain) {
 		if sum, err = s.tell(ctx, requestOf(doc)); err != nil {
 			return protocol.Execution{}, err
 		}

@@ -94,7 +94,7 @@ func (s *Service) publishEvent(ctx context.Context, e event) error {
 	defer cancel()
 	for {
 		_, err := mesh.Request[protocol.PublishAck](ctx, s.nc, protocol.PublishTopicSubject(e.topic), e.body)
-		if protocol.CodeOf(err) != protocol.CodeUnavailable || !pause(ctx, feedAgain) {
+		if protocol.CodeOf(err) != protocol.CodeUnavailable || !mesh.Pause(ctx, feedAgain) {
 			return err
 		}
 	}

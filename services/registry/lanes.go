@@ -129,7 +129,7 @@ func (s *Service) confirmQueues(ctx context.Context, now *workerDoc, queues []st
 func (s *Service) lanes(ctx context.Context) (int, error) {
 	total, err := s.ledgers(ctx, "router")
 	for total == 0 && err == nil {
-		if !pause(ctx, confirmAgain) {
+		if !mesh.Pause(ctx, confirmAgain) {
 			return 0, protocol.Errorf(protocol.CodeUnavailable, "no router has started yet: topics and named queues are served as soon as one has")
 		}
 		total, err = s.ledgers(ctx, "router")
@@ -170,7 +170,7 @@ func (s *Service) untilConfirmed(ctx context.Context, lane string, ask func(ctx 
 			return nil
 		case code != protocol.CodeUnavailable && code != protocol.CodeTimeout:
 			return err
-		case !pause(ctx, confirmAgain):
+		case !mesh.Pause(ctx, confirmAgain):
 			return protocol.Errorf(protocol.CodeUnavailable, "no router has confirmed what lane %s is to do, and one will: try again", lane)
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Service) removeObserver(ctx context.Context, q protocol.ObserverRemoveR
 		if left == 0 {
 			break
 		}
-		if try == removeTries || !pause(ctx, tellAgain) {
+		if try == removeTries || !mesh.Pause(ctx, tellAgain) {
 			return removed, protocol.Errorf(protocol.CodeConflict, "%s has %d messages on their way elsewhere: remove it again", q.Queue, left)
 		}
 	}

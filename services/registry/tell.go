@@ -74,7 +74,7 @@ func (s *Service) tellClosed(ctx context.Context, doc *executionDoc) (sum protoc
 func (s *Service) tellOne(ctx context.Context, subject string, q protocol.CloseRequest) (r protocol.CloseReply, err error) {
 	for {
 		r, err = mesh.Request[protocol.CloseReply](ctx, s.nc, subject, q)
-		if protocol.CodeOf(err) != protocol.CodeUnavailable || !pause(ctx, tellAgain) {
+		if protocol.CodeOf(err) != protocol.CodeUnavailable || !mesh.Pause(ctx, tellAgain) {
 			return r, err
 		}
 	}
@@ -99,16 +99,4 @@ func (s *Service) ledgers(ctx context.Context, service string) (int, error) {
 	defer s.closed.mu.Unlock()
 	s.closed.told[service] = n
 	return n, nil
-}
-
-// pause waits; false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/config"
@@ -67,11 +68,41 @@ func (s *Service) adapt(a protocol.Adapter) error {
 
 // brokerOf is the broker of an adapter; nil for the built-in one.
 func (s *Service) brokerOf(a protocol.Adapter) (broker.Remote, error) {
-	c, chosen := config.RabbitMQOf(a)
-	if !chosen {
+	if !config.IsOutside(a) {
 		return nil, nil //nolint:nilnil // no broker is no error
 	}
-	return rabbitmq.New(rabbitmq.Options{URL: c.AMQPURL, Prefix: c.Prefix, Logger: s.log})
+	return makeBroker(a.Name, a, s.log)
+}
+
+// adapter is a kind of broker outside of the mesh. What its configuration may say
+// is in the table of adapters of internal/config, which has a row for it too.
+type adapter struct {
+	kind         string
+	capabilities broker.Capabilities
+	// make makes a broker of a configuration that was checked. It calls itself by id,
+	// in its notes and in what it says. Nothing is connected before Open.
+	make func(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error)
+}
+
+// adapters are those that routers of this build can use, one row for each.
+var adapters = []adapter{
+	{rabbitmq.Name, rabbitmq.Capabilities, makeRabbitMQ},
+}
+
+func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.RabbitMQOf(a)
+	return rabbitmq.New(rabbitmq.Options{Name: id, URL: c.AMQPURL, Prefix: c.Prefix, Logger: log})
+}
+
+// makeBroker makes the broker of an adapter. UNSUPPORTED: this build has none of
+// its kind.
+func makeBroker(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
+	for _, k := range adapters {
+		if k.kind == a.Name {
+			return k.make(id, a, log)
+		}
+	}
+	return nil, protocol.Errorf(protocol.CodeUnsupported, "this router has no adapter %.64q (waybill broker capabilities lists those it has): start routers of a version that has it", a.Name)
 }
 
 // tryTime bounds tryAdapter.

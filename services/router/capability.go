@@ -3,7 +3,6 @@ package router
 import (
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/builtin"
-	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
 // KnownBroker is a broker that routers of this build can use.
@@ -14,8 +13,10 @@ type KnownBroker struct {
 
 // KnownBrokers tells them all, the default first, without asking any.
 func KnownBrokers() []KnownBroker {
-	return []KnownBroker{
-		{builtin.Name, builtin.Capabilities.List()},
-		{rabbitmq.Name, rabbitmq.Capabilities.List()},
+	known := make([]KnownBroker, 1, 1+len(adapters))
+	known[0] = KnownBroker{builtin.Name, builtin.Capabilities.List()}
+	for _, k := range adapters {
+		known = append(known, KnownBroker{k.kind, k.capabilities.List()})
 	}
+	return known
 }

@@ -37,6 +37,10 @@ func TestWithoutNATSAServiceFailsAtItsStart(t *testing.T) {
 func TestANameBelongsToOneInstance(t *testing.T) {
 	t.Parallel()
 	m := harness.StartSeparate(t, nil)
+	for _, service := range harness.Services {
+		checked(t, 0, "", service, "--nats", m.URL, "--name", service+"-1")
+	}
+	checked(t, 1, "no dlq dlq-2 is ready", "dlq", "--nats", m.URL, "--name", "dlq-2")
 	second := harness.Service(t, "retry", "--nats", m.URL, "--name", "retry-1", "--drain", "1ms")
 	if code := second.Exit(harness.Guard); code != 1 || !strings.Contains(second.Output(), "CONFLICT") {
 		t.Errorf("it ended with %d and says:\n%s", code, second.Output())
@@ -48,5 +52,15 @@ func TestANameBelongsToOneInstance(t *testing.T) {
 	third.Terminate()
 	if code := third.Exit(30 * time.Second); code != 0 {
 		t.Errorf("it ended with %d", code)
+	}
+	checked(t, 1, "no retry is ready", "retry", "--nats", m.URL)
+}
+
+// checked asks a service with --check.
+func checked(t *testing.T, code int, says, service string, args ...string) {
+	t.Helper()
+	p := harness.Service(t, service, append(args, "--check")...)
+	if got := p.Exit(harness.Guard); got != code || !strings.Contains(p.Output(), says) {
+		t.Errorf("%s %v --check ended with %d, want %d with %q, and says:\n%s", service, args, got, code, says, p.Output())
 	}
 }

@@ -16,6 +16,7 @@ import (
 // the answer to a close no publish is taken, all that was taken before is
 // finished or dropped, and of each execution nothing is left in the end.
 func TestKillWhileExecutionsClose(t *testing.T) {
+	t.Parallel()
 	const executions, kills = 12, 3
 	m := harness.Start(t)
 	c := m.Connect()

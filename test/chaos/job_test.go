@@ -92,6 +92,7 @@ func (c *conductor) enough(n int) {
 // routers is killed; no group is in two hands, and no more run at once than the
 // queue allows.
 func TestGroupsOfJobsKeepOrder(t *testing.T) {
+	t.Parallel()
 	const groups = 1000
 	m := harness.StartSeparate(t, map[string]int{"router": 2})
 	soak, began := harness.Soak(t), time.Now()
@@ -198,6 +199,7 @@ func enqueueOne(t *testing.T, c *client.Client, queue string, job grouped) {
 // function that nobody serves. They have cost nothing and nobody was asked for
 // them, and all run when somebody comes.
 func TestJobsWaitOverAKill(t *testing.T) {
+	t.Parallel()
 	const n = 10000
 	m := harness.Start(t)
 	c := m.Connect()

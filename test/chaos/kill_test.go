@@ -55,6 +55,7 @@ func rejectedIf(yes bool) protocol.Outcome {
 // of them, after exactly the deliveries that were its due. The workers outlive
 // the mesh, so none of these came twice. And the books balance, now and then.
 func TestKilledMeshLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	m := harness.Start(t)
 	soak := harness.Soak(t)
 	began, kills := time.Now(), 0

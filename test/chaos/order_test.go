@@ -67,6 +67,7 @@ func testify(path string, words ...string) error {
 // and are tried again: each group is handled in the order of publishing, none in
 // two hands at once, and none of it is left in the end.
 func TestKilledMeshAndWorkersKeepOrder(t *testing.T) {
+	t.Parallel()
 	kills := 6
 	if harness.Soak(t) > 0 {
 		kills = 60
@@ -91,6 +92,7 @@ func TestKilledMeshAndWorkersKeepOrder(t *testing.T) {
 // other is killed, or stands still until another has its lanes and then goes on
 // with what it knew.
 func TestKilledRoutersKeepOrder(t *testing.T) {
+	t.Parallel()
 	kills := 4
 	if harness.Soak(t) > 0 {
 		kills = 60

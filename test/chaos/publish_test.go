@@ -14,6 +14,7 @@ import (
 // Publish in a loop, kill -9, count: all that was answered is there, and it is
 // what was published.
 func TestKillLosesNoAnsweredPublish(t *testing.T) {
+	t.Parallel()
 	const kills = 3
 	m := harness.Start(t)
 	c := m.Connect()

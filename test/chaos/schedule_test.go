@@ -14,6 +14,7 @@ import (
 // Messages are scheduled while the mesh is killed again and again: each that was
 // answered comes, at its first attempt, none before its time.
 func TestKillNeitherLosesNorHurriesASchedule(t *testing.T) {
+	t.Parallel()
 	const kills = 3
 	m := harness.Start(t)
 	c := m.Connect()

@@ -27,6 +27,7 @@ var two = map[string]int{"registry": 2, "retry": 2, "dlq": 2, "router": 2, "gate
 // One instance after another is killed under load and started again: nothing is
 // lost, doubled or misplaced, and what a router leaves goes on at another.
 func TestKilledInstancesLoseNothing(t *testing.T) {
+	t.Parallel()
 	m := harness.StartSeparate(t, map[string]int{"registry": 2, "retry": 2, "dlq": 2, "router": 3, "gateway": 2})
 	soak, began := harness.Soak(t), time.Now()
 	for round := 1; ; round++ {
@@ -110,6 +111,7 @@ func routeIn(lane int) string {
 // Without retry, and without dlq, what fails waits, fresh messages flow, and
 // when the service is back everything is where it belongs.
 func TestWhatFailsWaitsWhileAServiceIsAway(t *testing.T) {
+	t.Parallel()
 	m := harness.StartSeparate(t, nil)
 	for _, service := range []string{"retry", "dlq"} {
 		l := &load{
@@ -266,6 +268,7 @@ func addsUp(t *testing.T, m *harness.Separate, v harness.Verdict) {
 // NATS is killed under all of them, and comes back: everybody does too, nothing
 // is lost, and no worker counts as gone.
 func TestServicesOutliveTheirNATS(t *testing.T) {
+	t.Parallel()
 	m := harness.StartSeparate(t, two)
 	l := &load{t: t, mesh: m.Mesh, execution: "nats", decide: life, lingers: someLinger}
 	l.start()

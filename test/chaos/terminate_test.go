@@ -11,6 +11,7 @@ import (
 // SIGTERM under load, again and again: the mesh is gone within its drain
 // deadline, nothing is lost, nothing comes twice, and nothing is dead.
 func TestTerminatedMeshLosesNothing(t *testing.T) {
+	t.Parallel()
 	const (
 		drain  = 10 * time.Second // the default of waybill up
 		margin = 5 * time.Second

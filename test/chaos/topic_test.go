@@ -141,6 +141,7 @@ func publishing(t *testing.T, m *harness.Mesh, topic string, publishers int) (st
 // go under load: each queue handles each message once, whoever was there, and
 // who stays has its share.
 func TestObserversComeAndGo(t *testing.T) {
+	t.Parallel()
 	const groups, size, singles, churners, rounds, messages = 20, 5, 100, 4, 8, 400
 	m := harness.Start(t)
 	c := newCrowd(t, "orders.created")
@@ -196,6 +197,7 @@ func TestObserversComeAndGo(t *testing.T) {
 // kill -9 of the mesh while it fans out: each queue has each answered message,
 // once, as the observers outlive the mesh.
 func TestKilledMeshFansOutOnce(t *testing.T) {
+	t.Parallel()
 	const observers, kills = 30, 4
 	m := harness.Start(t)
 	c := newCrowd(t, "news")
@@ -229,6 +231,7 @@ func TestKilledMeshFansOutOnce(t *testing.T) {
 // before, and miss and repeat nothing that was answered; of the killed ones
 // neither binding nor queue is left.
 func TestKilledMeshKeepsListenersBindings(t *testing.T) {
+	t.Parallel()
 	const listeners, victims, kills = 10, 3, 3
 	m := harness.Start(t)
 	c := newCrowd(t, "news")
@@ -270,6 +273,7 @@ func TestKilledMeshKeepsListenersBindings(t *testing.T) {
 
 // A killed member's messages go to the others of its group, with nothing spent.
 func TestKilledMemberOfAGroup(t *testing.T) {
+	t.Parallel()
 	const held = 10
 	m := harness.Start(t)
 	spec := harness.WorkerSpec{URL: m.URL, Topic: "orders", Group: "g", Concurrency: held}

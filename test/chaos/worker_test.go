@@ -25,6 +25,7 @@ var lives = harness.RegisterHandler("life", func(ctx context.Context, d *client.
 // with it, what it had not comes again with the same attempt, and at rest every
 // message has had its due.
 func TestKilledWorkersCostNothing(t *testing.T) {
+	t.Parallel()
 	kills := 8
 	if harness.Soak(t) > 0 {
 		kills = 100

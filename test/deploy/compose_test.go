@@ -3,6 +3,7 @@
 package deploy
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,30 +22,77 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const dir = "../../deploy/compose"
 
-// load reads the compose file as Docker does: against the schema, with these
-// variables.
-func load(t *testing.T, env ...string) (*types.Project, error) {
+// variant is a compose file with a profile.
+type variant struct{ file, profile string }
+
+var (
+	builtin  = variant{"compose.yaml", ""}
+	rabbitMQ = variant{"compose.yaml", "rabbitmq"}
+	services = variant{"services.yaml", ""}
+	variants = []variant{builtin, rabbitMQ, services}
+)
+
+// load reads the file as Docker does: against the schema, with these variables.
+func (v variant) load(t *testing.T, env ...string) (*types.Project, error) {
 	t.Helper()
-	o, err := cli.NewProjectOptions([]string{filepath.Join(dir, "compose.yaml")}, cli.WithEnv(env), cli.WithConsistency(true))
+	if v.profile != "" {
+		env = append(env, "COMPOSE_PROFILES="+v.profile)
+	}
+	o, err := cli.NewProjectOptions([]string{filepath.Join(dir, v.file)}, cli.WithEnv(env), cli.WithConsistency(true), cli.WithDefaultProfiles())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return o.LoadProject(t.Context())
 }
 
-func loaded(t *testing.T) *types.Project {
+func (v variant) loaded(t *testing.T) *types.Project {
 	t.Helper()
-	p, err := load(t, "RABBITMQ_PASSWORD=from-outside")
+	p, err := v.load(t, "BROKER_PASSWORD=from-outside")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %v", v, err)
 	}
 	return p
 }
 
-// Without a password there is nothing to start: none is in a file.
+// all are the services of every file and profile, by what they are called here.
+func all(t *testing.T) map[string]types.ServiceConfig {
+	t.Helper()
+	found := map[string]types.ServiceConfig{}
+	for _, v := range variants {
+		for name, s := range v.loaded(t).Services {
+			found[v.file+" "+v.profile+" "+name] = s
+		}
+	}
+	return found
+}
+
+// No file is overlooked, and each has what it says.
+func TestServicesOfEachFile(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.Contains(read(t, file), "\nservices:") && !slices.ContainsFunc(variants, func(v variant) bool { return v.file == filepath.Base(file) }) {
+			t.Errorf("%s is looked at by no test", file)
+		}
+	}
+	for v, want := range map[variant][]string{
+		builtin: {"collector", "waybill"}, rabbitMQ: {"collector", "rabbitmq", "waybill"},
+		services: {"dlq", "gateway", "nats", "registry", "retry", "router"},
+	} {
+		if got := slices.Sorted(maps.Keys(v.loaded(t).Services)); !slices.Equal(got, want) {
+			t.Errorf("%v has the services %v, want %v", v, got, want)
+		}
+	}
+}
+
+// Without a password there is no broker to start: none is in a file.
 func TestNoSecretIsInAFile(t *testing.T) {
-	if _, err := load(t); err == nil || !strings.Contains(err.Error(), "RABBITMQ_PASSWORD") {
-		t.Errorf("without the variable: %v", err)
+	for _, v := range []variant{rabbitMQ} {
+		if _, err := v.load(t); err == nil || !strings.Contains(err.Error(), "BROKER_PASSWORD") {
+			t.Errorf("%v without the variable: %v", v, err)
+		}
 	}
 	variable := regexp.MustCompile(`\$\{[^}]*\}`)
 	secret := regexp.MustCompile(`(?i)(pass|secret|token|key)\w*["']?\s*[:=]\s*\S`)
@@ -57,8 +105,11 @@ func TestNoSecretIsInAFile(t *testing.T) {
 			}
 		}
 	}
-	if p := loaded(t); !strings.Contains(*p.Services["waybill"].Environment["WAYBILL_ADAPTER_CONFIG_AMQP_URL"], "from-outside") {
-		t.Error("the mesh is not given the password")
+	for v, address := range map[variant]string{rabbitMQ: "WAYBILL_ADAPTER_CONFIG_AMQP_URL"} {
+		given := v.loaded(t).Services["waybill"].Environment[address]
+		if given == nil || !strings.Contains(*given, "from-outside") {
+			t.Errorf("%v: the mesh is not given the password: %v", v, given)
+		}
 	}
 }
 
@@ -69,21 +120,60 @@ func files(t *testing.T) map[string]string {
 		t.Fatalf("%d files in %s: %v", len(names), dir, err)
 	}
 	all := map[string]string{}
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = string(text)
+	for _, name := range append(names, brokerXML) {
+		all[name] = read(t, name)
 	}
 	return all
+}
+
+// brokerXML is what Artemis is given.
+var brokerXML = filepath.Join(dir, "..", "brokers", "artemis", "broker.xml")
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What the files name is there: what is mounted, what images are built from, and
+// what is built.
+func TestPathsAreThere(t *testing.T) {
+	there := func(name, path string) {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, s := range all(t) {
+		for _, v := range s.Volumes {
+			if v.Type == types.VolumeTypeBind {
+				there(name, v.Source)
+			}
+		}
+		for _, f := range s.EnvFiles {
+			if f.Required {
+				there(name, f.Path)
+			}
+		}
+		if s.Build == nil || s.Build.DockerfileInline != "" {
+			continue
+		}
+		there(name, filepath.Join(s.Build.Context, s.Build.Dockerfile+".dockerignore"))
+		program := "./cmd/waybill"
+		if given := s.Build.Args["PROGRAM"]; given != nil {
+			program = *given
+		}
+		there(name, filepath.Join(s.Build.Context, program, "main.go"))
+	}
 }
 
 var pinned = regexp.MustCompile(`^[a-z0-9./-]+:\d+\.\d+\.\d+[a-z0-9.-]*$`)
 
 // Every image is one exact version, those that others are made from included.
 func TestImagesArePinned(t *testing.T) {
-	for name, s := range loaded(t).Services {
+	for name, s := range all(t) {
 		images := []string{s.Image}
 		if s.Build != nil {
 			images = bases(t, s.Build)
@@ -102,25 +192,56 @@ func TestImagesArePinned(t *testing.T) {
 // bases are the images that a build begins with.
 func bases(t *testing.T, b *types.BuildConfig) (images []string) {
 	t.Helper()
-	text := b.DockerfileInline
-	if text == "" {
-		file, err := os.ReadFile(filepath.Join(b.Context, b.Dockerfile))
-		if err != nil {
-			t.Fatal(err)
+	for _, from := range regexp.MustCompile(`(?m)^FROM\s+(\S+)`).FindAllStringSubmatch(containerFile(t, b), -1) {
+		if from[1] != "scratch" {
+			images = append(images, from[1])
 		}
-		text = string(file)
-	}
-	for _, from := range regexp.MustCompile(`(?m)^FROM\s+(\S+)`).FindAllStringSubmatch(text, -1) {
-		images = append(images, from[1])
 	}
 	return images
+}
+
+func containerFile(t *testing.T, b *types.BuildConfig) string {
+	t.Helper()
+	if b.DockerfileInline != "" {
+		return b.DockerfileInline
+	}
+	return read(t, filepath.Join(b.Context, b.Dockerfile))
+}
+
+// What we build is static, and does not run as root.
+func TestImagesAreStaticAndWithoutRoot(t *testing.T) {
+	stage := regexp.MustCompile(`(?m)^FROM\s+\S+(?:\s+AS\s+(\S+))?`)
+	for name, s := range all(t) {
+		if s.Build == nil {
+			continue
+		}
+		text := containerFile(t, s.Build)
+		stages := stage.FindAllStringSubmatchIndex(text, -1)
+		last := len(stages) - 1
+		if s.Build.Target != "" {
+			last = slices.IndexFunc(stages, func(at []int) bool { return at[2] >= 0 && text[at[2]:at[3]] == s.Build.Target })
+		}
+		if last < 0 {
+			t.Errorf("%s: there is no stage %s", name, s.Build.Target)
+			continue
+		}
+		end := len(text)
+		if last+1 < len(stages) {
+			end = stages[last+1][0]
+		}
+		if !regexp.MustCompile(`(?m)^USER (waybill|10001)\b`).MatchString(text[stages[last][0]:end]) {
+			t.Errorf("%s runs as another user than ours", name)
+		}
+		if strings.Contains(text, "go build") && !strings.Contains(text, "CGO_ENABLED=0 go build") {
+			t.Errorf("%s is not static", name)
+		}
+	}
 }
 
 // Every service says how it is, what it stores outlives its container, and
 // nobody can reach it but from this machine.
 func TestServices(t *testing.T) {
-	p := loaded(t)
-	for name, s := range p.Services {
+	for name, s := range all(t) {
 		if s.HealthCheck == nil || len(s.HealthCheck.Test) < 2 || s.HealthCheck.Interval == nil {
 			t.Errorf("%s has no health check", name)
 		}
@@ -138,12 +259,14 @@ func TestServices(t *testing.T) {
 			}
 		}
 	}
-	for name, path := range map[string]string{"waybill": "/data", "rabbitmq": "/var/lib/rabbitmq"} {
-		kept := slices.ContainsFunc(p.Services[name].Volumes, func(v types.ServiceVolumeConfig) bool {
-			return v.Type == types.VolumeTypeVolume && v.Target == path
-		})
-		if !kept {
-			t.Errorf("what %s stores in %s goes with its container", name, path)
+	for _, kept := range []struct {
+		variant
+		name, path string
+	}{{builtin, "waybill", "/data"}, {rabbitMQ, "rabbitmq", "/var/lib/rabbitmq"}, {services, "nats", "/data"}} {
+		if !slices.ContainsFunc(kept.loaded(t).Services[kept.name].Volumes, func(v types.ServiceVolumeConfig) bool {
+			return v.Type == types.VolumeTypeVolume && v.Target == kept.path
+		}) {
+			t.Errorf("what %s stores in %s goes with its container", kept.name, kept.path)
 		}
 	}
 }
@@ -151,9 +274,11 @@ func TestServices(t *testing.T) {
 // The variables are those that the program reads.
 func TestVariablesAreKnown(t *testing.T) {
 	known := config.Variables(nil)
-	for name := range loaded(t).Services["waybill"].Environment {
-		if _, ok := known[name]; strings.HasPrefix(name, "WAYBILL_") && !ok {
-			t.Errorf("waybill knows no variable %s", name)
+	for _, v := range variants[:2] {
+		for name := range v.loaded(t).Services["waybill"].Environment {
+			if _, ok := known[name]; strings.HasPrefix(name, "WAYBILL_") && !ok {
+				t.Errorf("%v: waybill knows no variable %s", v, name)
+			}
 		}
 	}
 }
@@ -161,20 +286,18 @@ func TestVariablesAreKnown(t *testing.T) {
 // The collector listens where the mesh sends its traces, and answers where its
 // health is asked.
 func TestCollector(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(dir, "collector.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	collector := loaded(t).Services["collector"]
+	text := read(t, filepath.Join(dir, "collector.yaml"))
+	p := builtin.loaded(t)
+	collector := p.Services["collector"]
 	for _, endpoint := range []string{"endpoint: 0.0.0.0:4318", "endpoint: 0.0.0.0:13133"} {
-		if !strings.Contains(string(text), endpoint) {
+		if !strings.Contains(text, endpoint) {
 			t.Errorf("the collector has no %s", endpoint)
 		}
 	}
 	if len(collector.Ports) != 1 || collector.Ports[0].Target != 4318 || !strings.Contains(strings.Join(collector.HealthCheck.Test, " "), ":13133/") {
 		t.Errorf("published are %v, health is asked by %v", collector.Ports, collector.HealthCheck.Test)
 	}
-	sends := loaded(t).Services["waybill"].Environment["OTEL_EXPORTER_OTLP_ENDPOINT"]
+	sends := p.Services["waybill"].Environment["OTEL_EXPORTER_OTLP_ENDPOINT"]
 	if sends == nil || *sends != "http://127.0.0.1:"+collector.Ports[0].Published {
 		t.Errorf("the mesh sends its traces to %v, the collector is published on %s", sends, collector.Ports[0].Published)
 	}

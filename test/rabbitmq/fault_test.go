@@ -150,11 +150,7 @@ func (p *place) withoutLeader() {
 		}
 		refused <- err
 	}()
-	for len(refused) == 0 {
-		p.publish("leader", neighbour, "2")
-		harness.Wait(p, 10*time.Millisecond)
-	}
-	if err := <-refused; protocol.CodeOf(err) != protocol.CodeUnavailable {
+	if err := harness.Receive(p, "an answer", refused); protocol.CodeOf(err) != protocol.CodeUnavailable {
 		p.Errorf("a publish to the queue: %v", err)
 	}
 	for range 20 {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/gateway/diagnose"
@@ -199,7 +200,7 @@ func (b *bench) await(ctx context.Context, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	for b.handled.Load() < n {
-		if !wait(ctx, time.Millisecond) {
+		if !mesh.Pause(ctx, time.Millisecond) {
 			return protocol.Errorf(protocol.CodeTimeout, "%d messages were stored and in %v not handled", n-b.handled.Load(), askTimeout)
 		}
 	}

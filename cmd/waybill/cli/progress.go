@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/progress"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
 const (
@@ -37,7 +39,7 @@ func (a *app) during(doing string, left func(ctx context.Context) (int64, error)
 
 // showProgress shows it until ctx ends.
 func (a *app) showProgress(ctx context.Context, doing string, total int64, left func(ctx context.Context) (int64, error)) {
-	if !wait(ctx, progressAfter) {
+	if !mesh.Pause(ctx, progressAfter) {
 		return
 	}
 	bar := &progress.Tracker{Message: doing, Total: total}
@@ -49,7 +51,7 @@ func (a *app) showProgress(ctx context.Context, doing string, total int64, left 
 	w.AppendTracker(bar)
 	var rendering sync.WaitGroup
 	rendering.Go(w.Render)
-	for wait(ctx, progressEvery) {
+	for mesh.Pause(ctx, progressEvery) {
 		if n, err := left(ctx); err == nil {
 			bar.SetValue(max(total-n, 0))
 		}
@@ -57,16 +59,4 @@ func (a *app) showProgress(ctx context.Context, doing string, total int64, left 
 	bar.MarkAsDone()
 	w.Stop()
 	rendering.Wait()
-}
-
-// wait is false when ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

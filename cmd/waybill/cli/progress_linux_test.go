@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
 // terminal is a new terminal, and what was written to it so far.
@@ -75,7 +77,7 @@ func TestProgressOfLongWork(t *testing.T) {
 				guard, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				for c.shows && !strings.Contains(written(), "75.00%") {
-					if !wait(guard, 10*time.Millisecond) {
+					if !mesh.Pause(guard, 10*time.Millisecond) {
 						t.Fatalf("the terminal shows %q", written())
 					}
 				}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
@@ -90,6 +92,15 @@ func (m *Mesh) start(ctx context.Context) error {
 
 // configure reads what the services are started with.
 func (m *Mesh) configure(ctx context.Context) error {
+	return m.ask(ctx, func(nc *nats.Conn) error {
+		stored, err := mesh.Request[protocol.StoredConfig](ctx, nc, protocol.SubjectConfig, protocol.ConfigRequest{})
+		m.inMemory = config.BuiltinOf(stored.Config.Adapter).InMemory()
+		return err
+	})
+}
+
+// ask has f ask the services, over a connection that ends with it.
+func (m *Mesh) ask(ctx context.Context, f func(nc *nats.Conn) error) error {
 	o := m.inside()
 	o.Name = "waybill-up"
 	nc, err := mesh.Connect(ctx, o)
@@ -97,41 +108,32 @@ func (m *Mesh) configure(ctx context.Context) error {
 		return err
 	}
 	defer nc.Close()
-	stored, err := mesh.Request[protocol.StoredConfig](ctx, nc, protocol.SubjectConfig, protocol.ConfigRequest{})
-	m.inMemory = config.BuiltinOf(stored.Config.Adapter).InMemory()
-	return err
+	return f(nc)
 }
 
-// services is how many say that they are ready.
-const services = 5
+const (
+	services  = 5 // that say that they are ready
+	readyLook = 20 * time.Millisecond
+)
 
 // awaitReady returns when each service is ready: they need each other, so none
 // is so at its own start.
 func (m *Mesh) awaitReady(ctx context.Context) error {
-	o := m.inside()
-	o.Name = "waybill-up"
-	nc, err := mesh.Connect(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		answers, err := mesh.Gather[protocol.Ready](ctx, nc, protocol.SubjectReady, protocol.Empty{}, 20*time.Millisecond)
-		if err != nil {
-			return err
+	return m.ask(ctx, func(nc *nats.Conn) error {
+		for {
+			answers, err := mesh.Gather[protocol.Ready](ctx, nc, protocol.SubjectReady, protocol.Empty{}, readyLook)
+			if err != nil {
+				return err
+			}
+			waiting := waitingFor(answers)
+			if waiting == "" {
+				return nil
+			}
+			if ctx.Err() != nil || !mesh.Pause(ctx, readyLook) {
+				return protocol.Errorf(protocol.CodeTimeout, "the mesh is not ready: %s", waiting)
+			}
 		}
-		if waiting := waitingFor(answers); waiting == "" {
-			return nil
-		} else if ctx.Err() != nil {
-			return protocol.Errorf(protocol.CodeTimeout, "the mesh is not ready: %s", waiting)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
+	})
 }
 
 // waitingFor says what is not ready, "" when all is.

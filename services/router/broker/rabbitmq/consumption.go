@@ -15,6 +15,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -120,7 +121,7 @@ func (c *consumption) run(ctx context.Context) {
 			return
 		}
 		c.tell(err)
-		sleep(ctx, wait)
+		mesh.Pause(ctx, wait)
 		wait = min(2*wait, againMax)
 	}
 }
@@ -196,7 +197,7 @@ func (x *session) run(ctx context.Context) error {
 // does not take it from a channel that is gone.
 func (x *session) end() error {
 	if x.tag > 0 && x.lowest+uint64(len(x.settled)) > 0 {
-		sleep(context.Background(), lastSettled)
+		mesh.Pause(context.Background(), lastSettled)
 	}
 	return x.ch.Close()
 }

@@ -45,7 +45,7 @@ func (b *Broker) hold(ctx context.Context, n names, queue string, ms int64) erro
 		b.used(err)
 		return err
 	}
-	_, _, err := b.look(ctx, queue)
+	_, err := b.look(ctx, queue)
 	return b.failed("the queue "+queue+" could not be looked at", err)
 }
 
@@ -53,12 +53,12 @@ func (b *Broker) hold(ctx context.Context, n names, queue string, ms int64) erro
 // It is used in the place's turn of the sequence.
 type sure map[string]time.Time
 
-// of makes sure of a queue, unless that was done and need not be done anew.
-func (s sure) of(queue string, anew bool, make func() error) error {
+// of makes sure of a queue by f, unless that was done and need not be done anew.
+func (s sure) of(queue string, anew bool, f func() error) error {
 	if at, done := s[queue]; done && !anew && time.Since(at) < madeSure {
 		return nil
 	}
-	err := make()
+	err := f()
 	if err == nil {
 		s[queue] = time.Now()
 	}

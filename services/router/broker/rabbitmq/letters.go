@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -23,7 +24,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 		return broker.Depth{}, err
 	}
 	var d broker.Depth
-	if d.Ready, err = b.depthOf(ctx, n.queue); err != nil {
+	if d.Ready, err = b.surely(ctx, n.queue); err != nil {
 		return d, err
 	}
 	for _, ms := range delays {
@@ -31,14 +32,14 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 		if err != nil {
 			return d, err
 		}
-		waiting, err := b.depthOf(ctx, name)
+		waiting, err := b.surely(ctx, name)
 		if err != nil {
 			return d, err
 		}
 		d.Waiting += waiting
 	}
 	defer b.shelves.take(n.dead)()
-	d.Dead, err = b.depthOf(ctx, n.dead)
+	d.Dead, err = b.surely(ctx, n.dead)
 	return d, err
 }
 
@@ -201,7 +202,7 @@ func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, queue string, le
 	}
 	for range backLooks {
 		there, err := b.depthOf(ctx, queue)
-		if err != nil || there >= left || !sleep(ctx, backLook) {
+		if err != nil || there >= left || !mesh.Pause(ctx, backLook) {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -68,7 +69,7 @@ func (l *link) keep(ctx context.Context) {
 		conn, err := l.current(ctx)
 		if err != nil {
 			l.lost(err)
-			if !sleep(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // it only spreads them
+			if !mesh.Pause(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // it only spreads them
 				return
 			}
 			wait = min(2*wait, againMax)
@@ -212,18 +213,6 @@ func (l *link) channel(ctx context.Context) (*amqp.Channel, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	}
-}
-
-// sleep says whether the time has passed.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
 // looks are how many queues are looked into at once.
@@ -15,16 +17,34 @@ const looks = 4
 
 // look asks a queue itself how many messages wait in it. What else the broker
 // says of a queue that has no leader, or is slow to answer, is that it is empty.
-// A queue that keeps an order answers, but does not tell: known is false then.
+// A queue that keeps an order answers, but does not tell: 0 then.
 //
 // For a queue that expires when it is not used this is the use: to declare a
 // quorum queue again is none, and to put something in neither.
-func (b *Broker) look(ctx context.Context, queue string) (n int64, known bool, err error) {
+//
+// It has a connection of its own, which RabbitMQ closes when a queue is just
+// being made or removed.
+func (b *Broker) look(ctx context.Context, queue string) (n int64, err error) {
+	for range looksAgain {
+		n, err = b.lookOnce(ctx, queue)
+		if err == nil || isCode(err, amqp.NotFound) || !mesh.Pause(ctx, lookAgain) {
+			break
+		}
+	}
+	return n, err
+}
+
+const (
+	looksAgain = 4
+	lookAgain  = 250 * time.Millisecond
+)
+
+func (b *Broker) lookOnce(ctx context.Context, queue string) (int64, error) {
 	var d *desk
 	select {
 	case d = <-b.looks:
 	case <-ctx.Done():
-		return 0, false, ctx.Err()
+		return 0, ctx.Err()
 	}
 	answer := make(chan looked, 1)
 	b.running.Go(func() { // without a leader this takes more than a minute
@@ -35,16 +55,15 @@ func (b *Broker) look(ctx context.Context, queue string) (n int64, known bool, e
 	})
 	select {
 	case l := <-answer:
-		return l.n, l.known, l.err
+		return l.n, l.err
 	case <-ctx.Done():
-		return 0, false, ctx.Err()
+		return 0, ctx.Err()
 	}
 }
 
 type looked struct {
-	n     int64
-	known bool
-	err   error
+	n   int64
+	err error
 }
 
 func (l *looked) into(ch *amqp.Channel, queue string) error {
@@ -52,7 +71,6 @@ func (l *looked) into(ch *amqp.Channel, queue string) error {
 	if isCode(err, amqp.ResourceLocked) {
 		return nil
 	}
-	l.known = err == nil
 	if err != nil || !there {
 		return err
 	}
@@ -70,11 +88,11 @@ func isCode(err error, code int) bool {
 func (b *Broker) awaitAnswer(ctx context.Context, queues []string) bool {
 	for _, queue := range queues {
 		for {
-			_, _, err := b.look(ctx, queue)
+			_, err := b.look(ctx, queue)
 			if err == nil || isCode(err, amqp.NotFound) {
 				break
 			}
-			if !sleep(ctx, lookAgain) {
+			if !mesh.Pause(ctx, askAgain) {
 				return false
 			}
 		}
@@ -82,4 +100,4 @@ func (b *Broker) awaitAnswer(ctx context.Context, queues []string) bool {
 	return ctx.Err() == nil
 }
 
-const lookAgain = time.Second
+const askAgain = time.Second

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
 )
 
 const (
@@ -103,7 +105,7 @@ func (p *passage) isSilent() bool {
 func (p *passage) settle() {
 	wait, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	for p.unconfirmed() > 0 && !p.ch.IsClosed() && sleep(wait, againMin/10) {
+	for p.unconfirmed() > 0 && !p.ch.IsClosed() && mesh.Pause(wait, againMin/10) {
 	}
 }
 

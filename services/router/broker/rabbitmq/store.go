@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
@@ -106,7 +107,7 @@ func (s *store) post(f func()) {
 
 // postLater posts once the lane is open, unless it is closed.
 func (s *store) postLater() {
-	for sleep(s.ctx, postAgain) && !s.lane.Post(s.drain) {
+	for mesh.Pause(s.ctx, postAgain) && !s.lane.Post(s.drain) {
 	}
 }
 
@@ -125,7 +126,7 @@ func (s *store) drain() {
 // after posts f when the time has passed.
 func (s *store) after(d time.Duration, f func()) {
 	s.b.running.Go(func() {
-		if sleep(s.ctx, d) {
+		if mesh.Pause(s.ctx, d) {
 			s.post(f)
 		}
 	})

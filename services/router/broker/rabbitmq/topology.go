@@ -212,29 +212,42 @@ func (b *Broker) remove(ctx context.Context, queues ...string) error {
 	return errors.Join(errs...)
 }
 
-// depthOf is how many messages wait in a queue, 0 in one that is not there. The
-// broker says of a queue that does not tell it in time, or has just begun to
-// start, that nothing is in it.
+// depthOf is how many messages wait in a queue, as far as the broker knows, 0 in
+// one that is not there.
 func (b *Broker) depthOf(ctx context.Context, queue string) (int64, error) {
-	var q amqp.Queue
-	began := time.Now()
-	err := b.ask(ctx, func(ch *amqp.Channel) (err error) {
+	q, err := b.passive(ctx, queue)
+	return int64(q.Messages), err
+}
+
+func (b *Broker) passive(ctx context.Context, queue string) (q amqp.Queue, err error) {
+	err = b.ask(ctx, func(ch *amqp.Channel) (err error) {
 		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
-	n := int64(q.Messages)
-	if err == nil && q.Messages+q.Consumers == 0 && (time.Since(began) > doubtful || b.out.age() < starting) {
-		n, _, err = b.look(ctx, queue)
+	if isCode(err, amqp.NotFound) {
+		return amqp.Queue{Consumers: 1}, nil // nothing comes of looking into it
 	}
+	return q, b.failed("the queue "+queue+" could not be looked at", err)
+}
+
+// surely is depthOf for who removes what is empty. The broker says of a queue that
+// does not tell it in time, or has just begun to start, that nothing is in it.
+func (b *Broker) surely(ctx context.Context, queue string) (int64, error) {
+	began := time.Now()
+	q, err := b.passive(ctx, queue)
+	if err != nil || q.Messages+q.Consumers > 0 || time.Since(began) < doubtful && b.out.age() > starting {
+		return int64(q.Messages), err
+	}
+	n, err := b.look(ctx, queue)
 	if isCode(err, amqp.NotFound) {
 		return 0, nil
 	}
-	return n, b.failed("the queue "+queue+" could not be looked at", err)
+	return n, b.failed("the queue "+queue+" could not be looked into", err)
 }
 
 const (
 	doubtful = 200 * time.Millisecond // the broker asks the queue for 250
-	starting = time.Minute
+	starting = 30 * time.Second
 )
 
 // conflicts are those that were told of.

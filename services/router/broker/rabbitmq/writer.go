@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -140,7 +141,7 @@ func (w *writer) run(ctx context.Context) {
 		}
 		w.finish(w.take(math.MaxInt), errNotWritten)
 		if err != nil && ctx.Err() == nil {
-			sleep(ctx, againMin)
+			mesh.Pause(ctx, againMin)
 		}
 	}
 }

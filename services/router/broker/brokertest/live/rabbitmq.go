@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nuid"
@@ -19,25 +18,13 @@ import (
 // RabbitMQ is a running RabbitMQ.
 type RabbitMQ struct{ server }
 
-var shared struct {
-	sync.Mutex
-	*RabbitMQ
-}
+var sharedRabbitMQ one[RabbitMQ]
 
 // SharedRabbitMQ is the one that the tests of this program share, each in virtual
 // hosts of its own; it ends with the program. Nobody may stop it.
 func SharedRabbitMQ(t testing.TB) *RabbitMQ {
 	t.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.RabbitMQ == nil {
-		r, err := RunRabbitMQ("")
-		if err != nil {
-			t.Fatalf("this test needs RabbitMQ: %v", err)
-		}
-		shared.RabbitMQ = r
-	}
-	return shared.RabbitMQ
+	return sharedRabbitMQ.get(t, "RabbitMQ", func() (*RabbitMQ, error) { return RunRabbitMQ("") })
 }
 
 // RunRabbitMQ starts one that ends with this program, and then is gone with its
@@ -66,15 +53,7 @@ func StartRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("RabbitMQ:\n%s", r.tail("log"))
-		}
-		if err := r.end(); err != nil {
-			t.Errorf("ending RabbitMQ: %v", err)
-		}
-	})
-	r.Start(t)
+	r.startFor(t)
 	return r
 }
 
@@ -87,35 +66,10 @@ func newRabbitMQ(dir, config string) (*RabbitMQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &RabbitMQ{server{script: script, dir: dir, environment: []string{
+	return &RabbitMQ{server{name: "RabbitMQ", script: script, dir: dir, environment: []string{
 		"AMQP_PORT=" + p[0], "MANAGEMENT_PORT=" + p[1], "EPMD_PORT=" + p[2], "DISTRIBUTION_PORT=" + p[3],
 		"BROKER_CONFIG=" + config,
 	}}}, nil
-}
-
-// Start starts it, again after Kill, and returns once it is ready.
-func (r *RabbitMQ) Start(t testing.TB) {
-	t.Helper()
-	if err := r.start(); err != nil {
-		t.Fatalf("this test needs RabbitMQ: %v", err)
-	}
-}
-
-// Kill ends it with SIGKILL.
-func (r *RabbitMQ) Kill(t testing.TB) {
-	t.Helper()
-	if err := r.kill(); err != nil {
-		t.Fatalf("killing RabbitMQ: %v", err)
-	}
-}
-
-// Address is host and port of AMQP.
-func (r *RabbitMQ) Address() string {
-	at, err := url.Parse(r.addresses[0])
-	if err != nil {
-		return err.Error() // it is what our script prints
-	}
-	return at.Host
 }
 
 // VirtualHost makes an empty virtual host, which goes with the test, and returns

@@ -9,23 +9,66 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"testing"
 )
 
 // server is one that a script runs. It ends with this process, however that
 // does, since the script reads its standard input to the end.
 type server struct {
+	name        string // for people
 	script      string
 	dir         string
 	environment []string
 	cmd         *exec.Cmd
 	stdin       io.Closer
 	addresses   []string
+}
+
+// startFor starts it for a test, with which it ends.
+func (s *server) startFor(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s:\n%s", s.name, s.tail("log"))
+		}
+		if err := s.end(); err != nil {
+			t.Errorf("ending %s: %v", s.name, err)
+		}
+	})
+	s.Start(t)
+}
+
+// Start starts it, again after Kill, and returns once it is ready.
+func (s *server) Start(t testing.TB) {
+	t.Helper()
+	if err := s.start(); err != nil {
+		t.Fatalf("this test needs %s: %v", s.name, err)
+	}
+}
+
+// Kill ends it with SIGKILL.
+func (s *server) Kill(t testing.TB) {
+	t.Helper()
+	if err := s.kill(); err != nil {
+		t.Fatalf("killing %s: %v", s.name, err)
+	}
+}
+
+// Address is host and port of what messages go through.
+func (s *server) Address() string {
+	at, err := url.Parse(s.addresses[0])
+	if err != nil {
+		return err.Error() // it is what our script prints
+	}
+	return at.Host
 }
 
 // start returns once the server is ready.
@@ -67,7 +110,7 @@ func (s *server) listens(stdout io.Reader) error {
 }
 
 // wantAddresses is how many lines a script prints.
-var wantAddresses = map[string]int{"rabbitmq.sh": 2, "toxiproxy.sh": 1}
+var wantAddresses = map[string]int{"artemis.sh": 3, "rabbitmq.sh": 2, "toxiproxy.sh": 1}
 
 // end ends the server and removes what is its.
 func (s *server) end() error {
@@ -105,6 +148,16 @@ func ignoreClosed(err error) error {
 	return err
 }
 
+// Log is what it has logged since it was started last.
+func (s *server) Log(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // tail is the end of one of the server's files.
 func (s *server) tail(name string) string {
 	const most = 8 << 10
@@ -113,6 +166,27 @@ func (s *server) tail(name string) string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-most):])
+}
+
+// one is the server of a kind that the tests of this program share.
+type one[S any] struct {
+	sync.Mutex
+	running *S
+}
+
+// get starts it when it is needed first.
+func (o *one[S]) get(t testing.TB, name string, run func() (*S, error)) *S {
+	t.Helper()
+	o.Lock()
+	defer o.Unlock()
+	if o.running == nil {
+		s, err := run()
+		if err != nil {
+			t.Fatalf("this test needs %s: %v", name, err)
+		}
+		o.running = s
+	}
+	return o.running
 }
 
 // scriptOf finds a script of deploy/brokers from the working directory. It reads

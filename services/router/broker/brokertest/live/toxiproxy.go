@@ -14,14 +14,7 @@ func Toxiproxy(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{script: script, dir: t.TempDir(), environment: []string{"TOXIPROXY_PORT=" + port[0]}}
-	t.Cleanup(func() {
-		if err := s.end(); err != nil {
-			t.Errorf("ending Toxiproxy: %v", err)
-		}
-	})
-	if err := s.start(); err != nil {
-		t.Fatalf("this test needs Toxiproxy: %v", err)
-	}
+	s := &server{name: "Toxiproxy", script: script, dir: t.TempDir(), environment: []string{"TOXIPROXY_PORT=" + port[0]}}
+	s.startFor(t)
 	return s.addresses[0]
 }

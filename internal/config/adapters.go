@@ -1,0 +1,59 @@
+package config
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// kind is what this version knows of one kind of adapter. How its broker is made is
+// in the router's table of adapters, which has a row for each but the built-in one.
+type kind struct {
+	name string
+	keys []Key // of its config
+	// place says where the messages of a broker with this config are, for people
+	// and without secrets: brokers with the same place are the same one. nil: in
+	// the mesh.
+	place func(config json.RawMessage) (string, error)
+}
+
+// adapters are the kinds there are, one row for each.
+func adapters() []kind {
+	return []kind{
+		{name: AdapterBuiltin, keys: builtinKeys()},
+		{name: AdapterRabbitMQ, keys: rabbitKeys(), place: rabbitPlace},
+	}
+}
+
+// adapterKeys are the keys of each kind of which wanted says so.
+func adapterKeys(wanted func(k *kind) bool) map[string][]Key {
+	all := map[string][]Key{}
+	for _, k := range adapters() {
+		if wanted(&k) {
+			all[k.name] = k.keys
+		}
+	}
+	return all
+}
+
+// anyKind and outside say which kinds a key may name.
+func anyKind(*kind) bool { return true }
+
+func outside(k *kind) bool { return k.place != nil }
+
+// IsOutside says whether messages of an adapter are on a broker outside of the mesh.
+func IsOutside(a protocol.Adapter) bool {
+	return slices.ContainsFunc(adapters(), func(k kind) bool { return k.name == a.Name && outside(&k) })
+}
+
+// PlaceOf says where an adapter's messages are: brokers with the same place are the
+// same one. It has no secrets in it.
+func PlaceOf(a protocol.Adapter) (string, error) {
+	for _, k := range adapters() {
+		if k.name == a.Name && outside(&k) {
+			return k.place(a.Config)
+		}
+	}
+	return "", protocol.Errorf(protocol.CodeInvalidArgs, "%.64q is no broker outside of the mesh", a.Name)
+}
