@@ -23,6 +23,7 @@ func adapters() []kind {
 	return []kind{
 		{name: AdapterBuiltin, keys: builtinKeys()},
 		{name: AdapterRabbitMQ, keys: rabbitKeys(), place: rabbitPlace},
+		{name: AdapterArtemis, keys: artemisKeys(), place: artemisPlace},
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 const (
 	AdapterBuiltin  = "builtin" // which needs no broker
 	AdapterRabbitMQ = "rabbitmq"
+	AdapterArtemis  = "artemis"
 )
 
 // maxMillis is a year.

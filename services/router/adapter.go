@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/artemis"
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
@@ -87,11 +88,17 @@ type adapter struct {
 // adapters are those that routers of this build can use, one row for each.
 var adapters = []adapter{
 	{rabbitmq.Name, rabbitmq.Capabilities, makeRabbitMQ},
+	{artemis.Name, artemis.Capabilities, makeArtemis},
 }
 
 func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
 	c, _ := config.RabbitMQOf(a)
 	return rabbitmq.New(rabbitmq.Options{Name: id, URL: c.AMQPURL, Prefix: c.Prefix, Logger: log})
+}
+
+func makeArtemis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.ArtemisOf(a)
+	return artemis.New(artemis.Options{Name: id, URL: c.URL, Logger: log})
 }
 
 // makeBroker makes the broker of an adapter. UNSUPPORTED: this build has none of

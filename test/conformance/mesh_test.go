@@ -21,7 +21,6 @@ import (
 	"github.com/waybill-mq/waybill/services/retry"
 	"github.com/waybill-mq/waybill/services/router"
 	"github.com/waybill-mq/waybill/services/router/broker"
-	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,8 +41,8 @@ type inProcess struct {
 	log    *slog.Logger
 	// tombstone is how long closed executions stay closed; 0: a day.
 	tombstone time.Duration
-	// amqp is the address of the RabbitMQ that queues are on; "": they are builtin.
-	amqp string
+	// on makes the broker that queues are on; nil: they are builtin.
+	on func(log *slog.Logger) (broker.Remote, error)
 
 	server   *natsserver.Server
 	services []service
@@ -51,12 +50,12 @@ type inProcess struct {
 
 func startMesh(t *testing.T, limits router.Limits) *inProcess {
 	t.Helper()
-	return startMeshOn(t, "", limits)
+	return startMeshOn(t, nil, limits)
 }
 
-func startMeshOn(t *testing.T, amqp string, limits router.Limits) *inProcess {
+func startMeshOn(t *testing.T, on func(log *slog.Logger) (broker.Remote, error), limits router.Limits) *inProcess {
 	t.Helper()
-	m := &inProcess{data: t.TempDir(), port: -1, amqp: amqp, limits: limits, log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	m := &inProcess{data: t.TempDir(), port: -1, on: on, limits: limits, log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	m.start(t)
 	t.Cleanup(func() { m.stop(t) })
 	return m
@@ -184,9 +183,9 @@ func (m *inProcess) restart(t *testing.T) {
 
 // brokers are those that the routers are given.
 func (m *inProcess) brokers() ([]broker.Remote, error) {
-	if m.amqp == "" {
+	if m.on == nil {
 		return nil, nil
 	}
-	b, err := rabbitmq.New(rabbitmq.Options{URL: m.amqp, Logger: m.log})
+	b, err := m.on(m.log)
 	return []broker.Remote{b}, err
 }

@@ -1,12 +1,14 @@
 package conformance
 
 import (
+	"log/slog"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router"
+	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
@@ -16,7 +18,7 @@ import (
 func TestRabbitMQ(t *testing.T) {
 	r := live.SharedRabbitMQ(t)
 	address := r.VirtualHost(t)
-	m := startMeshOn(t, address, router.Limits{})
+	m := startMeshOn(t, onRabbitMQ(address), router.Limits{})
 	brokertest.Run(t, brokertest.Target{
 		URL: m.server.URL(), Broker: rabbitmq.Name, Capabilities: rabbitmq.Capabilities, Restart: m.restart,
 		Sever: func(t *testing.T) { r.CloseConnections(t, address) },
@@ -24,6 +26,12 @@ func TestRabbitMQ(t *testing.T) {
 			put(t, address, queue, headers, body)
 		},
 	})
+}
+
+func onRabbitMQ(address string) func(log *slog.Logger) (broker.Remote, error) {
+	return func(log *slog.Logger) (broker.Remote, error) {
+		return rabbitmq.New(rabbitmq.Options{URL: address, Logger: log})
+	}
 }
 
 // put publishes as a program does that knows RabbitMQ alone.

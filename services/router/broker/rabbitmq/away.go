@@ -2,7 +2,11 @@
 
 package rabbitmq
 
-import "time"
+import (
+	"time"
+
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
 
 // longestWay is how long a message whose delay has passed is on its way to its
 // queue: RabbitMQ tries it again after three minutes if it could not take it at
@@ -11,7 +15,7 @@ const longestWay = 200 * time.Second
 
 // away are a place's copies that are not back yet, as far as this owner knows.
 type away struct {
-	copies map[ident]struct{}
+	copies map[remote.Ident]struct{}
 	until  time.Time // when all are back, whatever happens on the way
 }
 
@@ -19,9 +23,9 @@ type away struct {
 const maxAway = 1 << 16
 
 // add notes one that comes back after a delay.
-func (a *away) add(i ident, delay time.Duration) {
+func (a *away) add(i remote.Ident, delay time.Duration) {
 	if a.copies == nil {
-		a.copies = make(map[ident]struct{})
+		a.copies = make(map[remote.Ident]struct{})
 	}
 	if len(a.copies) < maxAway {
 		a.copies[i] = struct{}{}
@@ -31,7 +35,7 @@ func (a *away) add(i ident, delay time.Duration) {
 	}
 }
 
-func (a *away) back(i ident) { delete(a.copies, i) }
+func (a *away) back(i remote.Ident) { delete(a.copies, i) }
 
 func (a *away) count() int {
 	if len(a.copies) > 0 && time.Now().After(a.until) {

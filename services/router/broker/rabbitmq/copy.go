@@ -72,7 +72,7 @@ func (s *store) copy(e *broker.Entry, c *copying) bool {
 			return false
 		}
 	}
-	message.Headers[headerCopy] = int64(v.ident.copy) + 1
+	message.Headers[headerCopy] = int64(v.ident.Copy) + 1
 	if c.dead {
 		message.Headers[headerQueue] = v.place.queue
 	}
@@ -88,7 +88,7 @@ func (s *store) begin(c *copying) {
 	if c.ms > 0 {
 		s.holds(c.v.place, c.ms)
 	}
-	s.setup.do(c.v.place.queue, func(ctx context.Context) {
+	s.setup.Do(c.v.place.queue, func(ctx context.Context) {
 		if err := s.prepare(ctx, c); err != nil {
 			c.out.done(err)
 			return
@@ -166,8 +166,8 @@ func (s *store) left(c *copying) {
 // comesBack notes the copy, unless it is back already.
 func (s *store) comesBack(v *live, delay time.Duration) {
 	next := v.ident
-	next.copy++
-	if s.idents[next] == nil && !s.finished.has(next) {
+	next.Copy++
+	if s.idents[next] == nil && !s.finished.Has(next) {
 		v.place.away.add(next, delay)
 	}
 }

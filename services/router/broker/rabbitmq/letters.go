@@ -38,7 +38,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 		}
 		d.Waiting += waiting
 	}
-	defer b.shelves.take(n.dead)()
+	defer b.shelves.Take(n.dead)()
 	d.Dead, err = b.surely(ctx, n.dead)
 	return d, err
 }
@@ -103,7 +103,7 @@ func (b *Broker) read(ctx context.Context, queue string, most int64, f reader, e
 	if err != nil {
 		return 0, err
 	}
-	defer b.shelves.take(n.dead)()
+	defer b.shelves.Take(n.dead)()
 	there, err := b.depthOf(ctx, n.dead)
 	if err != nil || there == 0 {
 		return 0, err

@@ -134,7 +134,7 @@ func (s *store) ensure(p *place, f func(err error)) {
 		return
 	}
 	made, topic := s.make(p), p.topic
-	s.setup.do(p.queue, func(ctx context.Context) {
+	s.setup.Do(p.queue, func(ctx context.Context) {
 		err := s.b.establish(ctx, p.names, made, topic)
 		s.post(func() { s.established(p, err) })
 	})
@@ -245,7 +245,7 @@ func (s *store) Unbind(queue, topic string) {
 		return
 	}
 	p.receive("")
-	s.setup.do(p.queue, func(ctx context.Context) {
+	s.setup.Do(p.queue, func(ctx context.Context) {
 		if err := s.b.unbind(ctx, p.names, topic); err != nil {
 			s.b.log.Warn("a queue could not be unbound from its topic", "queue", queue, "error", err)
 		}
@@ -269,7 +269,7 @@ func (s *store) Forget(queue string) {
 		}
 	}
 	all = append(all, p.names.queue, p.names.dead)
-	s.setup.do(p.queue, func(ctx context.Context) {
+	s.setup.Do(p.queue, func(ctx context.Context) {
 		err := s.b.remove(ctx, all...)
 		s.post(func() { s.forgotten(p, err) })
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // Broker is one RabbitMQ, or a cluster of it.
@@ -31,8 +32,8 @@ type Broker struct {
 	in        []*link // consumers
 	desks     chan *desk
 	looks     chan *desk
-	shelves   turns // to look at dead letters: what one has taken another would miss
-	declaring turns // to declare a queue
+	shelves   remote.Turns // to look at dead letters: what one has taken another would miss
+	declaring remote.Turns // to declare a queue
 	conflicts conflicts
 
 	unbounded bool // quorum queues of this version have a delivery limit to be lifted

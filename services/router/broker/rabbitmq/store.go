@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // maxBacklog is how many bytes may be on their way to the broker before
@@ -33,16 +34,16 @@ type store struct {
 	cancel context.CancelFunc
 	out    *writer // of publishes
 	copies *writer // of what failed: a queue that takes nothing holds up neither's others
-	setup  *sequence
+	setup  *remote.Sequence
 
 	mu    sync.Mutex
 	calls []func()
 
 	places   map[string]*place
 	live     map[ledger.Key]*live
-	idents   map[ident]*live // of the mesh's own messages
-	finished memory
-	dedups   dedups
+	idents   map[remote.Ident]*live // of the mesh's own messages
+	finished remote.Memory
+	dedups   remote.Dedups
 	key      ledger.Key // the newest entry's
 	stored   uint64
 }
@@ -53,7 +54,7 @@ type live struct {
 	message *broker.Message
 	meta    broker.Meta
 	place   *place
-	ident   ident
+	ident   remote.Ident
 	own     bool
 	kept    bool // a note has what became of it in its place
 
@@ -65,29 +66,21 @@ type live struct {
 	again   bool // the broker had it back before
 }
 
-// ident names one copy of a message: what the broker delivers twice.
-type ident struct {
-	queue      string
-	id         protocol.MessageID
-	generation uint32
-	copy       uint32 // how many the mesh has made of it before, in this generation
-}
-
 // keyEpoch is where the lane's epoch is in a key, so that no owner of the lane
 // uses another's keys.
 const keyEpoch = 40
 
 func newStore(b *Broker, l *ledger.Ledger, lane broker.Lane) *store {
 	s := &store{
-		b: b, ledger: l, lane: lane, out: newWriter(b.out), copies: newWriter(b.out), setup: newSequence(),
-		places: make(map[string]*place), live: make(map[ledger.Key]*live), idents: make(map[ident]*live),
+		b: b, ledger: l, lane: lane, out: newWriter(b.out), copies: newWriter(b.out), setup: remote.NewSequence(desks),
+		places: make(map[string]*place), live: make(map[ledger.Key]*live), idents: make(map[remote.Ident]*live),
 		key: broker.RemoteKey | ledger.Key(l.Epoch()&(1<<(63-keyEpoch)-1))<<keyEpoch,
 	}
 	s.ctx, s.cancel = context.WithCancel(b.ctx)
 	s.readPlaces()
 	b.running.Go(func() { s.out.run(s.ctx) })
 	b.running.Go(func() { s.copies.run(s.ctx) })
-	b.running.Go(func() { s.setup.run(s.ctx) })
+	b.running.Go(func() { s.setup.Run(s.ctx) })
 	return s
 }
 
@@ -148,7 +141,7 @@ func (s *store) Publish(p broker.Publish) error {
 	if err != nil {
 		return err
 	}
-	if s.dedups.repeats(&p, s.lane) {
+	if s.dedups.Repeats(&p, s.lane) {
 		return nil
 	}
 	s.write(&publication{Publish: p, destination: to, out: outgoing{target: to.target, queues: to.queues(), message: message}})
@@ -266,12 +259,12 @@ func (s *store) accepted(p *publication) {
 	}
 	r := broker.Receipt{Seq: s.stored, ID: p.Message.ID}
 	s.lane.Stored(p.Tag, r)
-	s.dedups.stored(&p.Publish, r, s.lane)
+	s.dedups.Stored(&p.Publish, r, s.lane)
 }
 
 func (s *store) refuse(p *publication, err error) {
 	s.lane.Refused(p.Tag, err)
-	s.dedups.refused(&p.Publish, err, s.lane)
+	s.dedups.Refused(&p.Publish, err, s.lane)
 }
 
 // arrived takes deliveries.
@@ -291,7 +284,7 @@ func (s *store) arrive(x *session, d *delivered) {
 	m, meta, own := inward(d)
 	meta.Queue = x.c.place.queue
 	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag, again: d.Redelivered}
-	v.ident = ident{meta.Queue, m.ID, meta.Generation, number(d.Headers[headerCopy])}
+	v.ident = remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
 	if own && s.known(v) {
 		return
 	}
@@ -324,7 +317,7 @@ func (s *store) known(v *live) bool {
 	switch {
 	case at != nil && at.lost:
 		at.x, at.tag, at.lost, at.again = v.x, v.tag, false, true
-	case at != nil || s.finished.has(v.ident):
+	case at != nil || s.finished.Has(v.ident):
 		v.x.settle(settling{tag: v.tag})
 	default:
 		return false
@@ -364,7 +357,7 @@ func (s *store) lost(x *session) {
 // goesBack forgets an entry that the broker has again.
 func (s *store) goesBack(v *live) {
 	s.forget(v)
-	if v.ident.copy > 0 {
+	if v.ident.Copy > 0 {
 		v.place.away.add(v.ident, 0)
 	}
 }
@@ -492,7 +485,7 @@ func (s *store) settle(e *broker.Entry, how broker.Counter, then func()) {
 // a while, should the broker not have heard of it.
 func (s *store) acknowledge(v *live, done func(taken bool)) {
 	if v.own {
-		s.finished.add(v.ident)
+		s.finished.Add(v.ident)
 	}
 	if v.x.gone.Load() {
 		s.post(func() { done(false) })

@@ -150,7 +150,7 @@ func (b *Broker) used(err error) bool {
 // else is declaring that it is there before it is, and who uses it then loses
 // the connection: one declares it at a time.
 func (b *Broker) declareQueue(ctx context.Context, name string, args amqp.Table) error {
-	defer b.declaring.take(name)()
+	defer b.declaring.Take(name)()
 	var declared error
 	err := b.ask(ctx, func(ch *amqp.Channel) error {
 		_, declared = ch.QueueDeclare(name, true, false, false, false, args)

@@ -1,27 +1,26 @@
-//go:build !no_rabbitmq
-
-package rabbitmq
+package remote
 
 import (
 	"context"
 	"sync"
 )
 
-// sequence does what takes a while: about the same queue one thing after the
+// Sequence does what takes a while: about the same queue one thing after the
 // other, about different queues side by side.
-type sequence struct {
+type Sequence struct {
 	mu    sync.Mutex
 	tasks map[string][]func(ctx context.Context) // by queue; the first may be under way
 	ready []string                               // queues whose first is not
 	wake  chan struct{}
 }
 
-func newSequence() *sequence {
-	return &sequence{tasks: make(map[string][]func(ctx context.Context)), wake: make(chan struct{}, desks)}
+// NewSequence makes one that does so many things at once.
+func NewSequence(atOnce int) *Sequence {
+	return &Sequence{tasks: make(map[string][]func(ctx context.Context)), wake: make(chan struct{}, atOnce)}
 }
 
-// do has f called after what was given before for the queue.
-func (q *sequence) do(queue string, f func(ctx context.Context)) {
+// Do has f called after what was given before for the queue.
+func (q *Sequence) Do(queue string, f func(ctx context.Context)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.tasks[queue] = append(q.tasks[queue], f)
@@ -30,7 +29,7 @@ func (q *sequence) do(queue string, f func(ctx context.Context)) {
 	}
 }
 
-func (q *sequence) beginLocked(queue string) {
+func (q *Sequence) beginLocked(queue string) {
 	q.ready = append(q.ready, queue)
 	select {
 	case q.wake <- struct{}{}:
@@ -38,16 +37,16 @@ func (q *sequence) beginLocked(queue string) {
 	}
 }
 
-// run does what it is given until ctx ends.
-func (q *sequence) run(ctx context.Context) {
+// Run does what it is given until ctx ends.
+func (q *Sequence) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for range desks {
+	for range cap(q.wake) {
 		all.Go(func() { q.work(ctx) })
 	}
 	all.Wait()
 }
 
-func (q *sequence) work(ctx context.Context) {
+func (q *Sequence) work(ctx context.Context) {
 	for {
 		select {
 		case <-q.wake:
@@ -62,7 +61,7 @@ func (q *sequence) work(ctx context.Context) {
 }
 
 // next is what may begin; nil if there is nothing.
-func (q *sequence) next() (queue string, f func(ctx context.Context)) {
+func (q *Sequence) next() (queue string, f func(ctx context.Context)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.ready) == 0 {
@@ -72,7 +71,7 @@ func (q *sequence) next() (queue string, f func(ctx context.Context)) {
 	return queue, q.tasks[queue][0]
 }
 
-func (q *sequence) done(queue string) {
+func (q *Sequence) done(queue string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.tasks[queue] = q.tasks[queue][1:]; len(q.tasks[queue]) > 0 {

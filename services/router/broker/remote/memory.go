@@ -1,6 +1,4 @@
-//go:build !no_rabbitmq
-
-package rabbitmq
+package remote
 
 import (
 	"time"
@@ -40,17 +38,28 @@ func (g *generations[K, V]) remove(k K) {
 	delete(g.before, k)
 }
 
-// memory is what was settled lately.
-type memory struct{ all generations[ident, struct{}] }
+// Memory is what was settled lately.
+type Memory struct{ all generations[Ident, struct{}] }
 
 // settledSpan is longer than it takes to notice that a connection is gone.
 const settledSpan = time.Minute
 
-func (m *memory) add(i ident)      { m.all.put(i, struct{}{}, settledSpan) }
-func (m *memory) has(i ident) bool { _, has := m.all.get(i); return has }
+// Add remembers one.
+func (m *Memory) Add(i Ident) { m.all.put(i, struct{}{}, settledSpan) }
 
-// dedups are the ids of what was published lately.
-type dedups struct {
+// Has says whether it is remembered.
+func (m *Memory) Has(i Ident) bool { _, has := m.all.get(i); return has }
+
+// Ident names one copy of a message: what the broker delivers twice.
+type Ident struct {
+	Queue      string
+	ID         protocol.MessageID
+	Generation uint32
+	Copy       uint32 // how many the mesh has made of it before, in this generation
+}
+
+// Dedups are the ids of what was published lately.
+type Dedups struct {
 	all generations[dedupKey, *published]
 }
 
@@ -66,9 +75,9 @@ type published struct {
 
 func keyOf(p *broker.Publish) dedupKey { return dedupKey{p.Queue, p.Topic, p.Dedup} }
 
-// repeats says whether p was published already, and has it answered like the
+// Repeats says whether p was published already, and has it answered like the
 // first. Otherwise it is the first.
-func (d *dedups) repeats(p *broker.Publish, lane broker.Lane) bool {
+func (d *Dedups) Repeats(p *broker.Publish, lane broker.Lane) bool {
 	if p.Dedup == "" {
 		return false
 	}
@@ -86,8 +95,8 @@ func (d *dedups) repeats(p *broker.Publish, lane broker.Lane) bool {
 	return true
 }
 
-// stored answers those that wait for the first.
-func (d *dedups) stored(p *broker.Publish, r broker.Receipt, lane broker.Lane) {
+// Stored answers those that wait for the first.
+func (d *Dedups) Stored(p *broker.Publish, r broker.Receipt, lane broker.Lane) {
 	if p.Dedup == "" {
 		return
 	}
@@ -103,8 +112,8 @@ func (d *dedups) stored(p *broker.Publish, r broker.Receipt, lane broker.Lane) {
 	first.waiting = nil
 }
 
-// refused forgets the first: the next one is tried.
-func (d *dedups) refused(p *broker.Publish, err error, lane broker.Lane) {
+// Refused forgets the first: the next one is tried.
+func (d *Dedups) Refused(p *broker.Publish, err error, lane broker.Lane) {
 	if p.Dedup == "" {
 		return
 	}

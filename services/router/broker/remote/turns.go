@@ -1,11 +1,9 @@
-//go:build !no_rabbitmq
-
-package rabbitmq
+package remote
 
 import "sync"
 
-// turns keep those apart who do something with the same queue.
-type turns struct {
+// Turns keep those apart who do something with the same queue.
+type Turns struct {
 	mu    sync.Mutex
 	inUse map[string]*turn
 }
@@ -15,8 +13,8 @@ type turn struct {
 	users int
 }
 
-// take waits for one's turn, and returns what ends it.
-func (s *turns) take(name string) func() {
+// Take waits for one's turn, and returns what ends it.
+func (s *Turns) Take(name string) func() {
 	s.mu.Lock()
 	if s.inUse == nil {
 		s.inUse = make(map[string]*turn)

@@ -1,0 +1,171 @@
+//go:build !no_artemis
+
+package artemis
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+// Broker is one Artemis.
+type Broker struct {
+	o       Options
+	log     *slog.Logger
+	address string // host and port
+	shown   string // the URL without its password
+	user    *url.Userinfo
+	secure  bool
+
+	desk    *desk        // for management
+	shelves remote.Turns // to look at dead letters: what one has taken another would miss
+	told    told
+	lost    atomic.Int64 // when a lost connection was told of, ns since the epoch
+
+	// What the acceptor takes off the beginning of a destination.
+	queuePrefix, topicPrefix string
+
+	ctx     context.Context //nolint:containedctx // the broker's life
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+var _ broker.Remote = (*Broker)(nil)
+
+// New checks the options; nothing is connected before Open.
+func New(o Options) (broker.Remote, error) {
+	o = o.withDefaults()
+	at, err := url.Parse(o.URL)
+	if err != nil || at.Hostname() == "" || at.Scheme != "stomp" && at.Scheme != "stomps" {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "url is no STOMP address, such as %s", DefaultURL)
+	}
+	port := at.Port()
+	if port == "" {
+		port = "61613"
+	}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), address: net.JoinHostPort(at.Hostname(), port), user: at.User, secure: at.Scheme == "stomps"}
+	b.shown = at.Scheme + "://" + b.address
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.desk = newDesk(b)
+	return b, nil
+}
+
+// Name is how configuration and publish answers call it.
+func (b *Broker) Name() string { return b.o.Name }
+
+// Durability says what held when a publish was answered: the broker had
+// confirmed it, which it does once it is on disk.
+func (b *Broker) Durability() string { return protocol.DurabilityFsync }
+
+// Capabilities of Artemis.
+func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
+
+// Open connects, finds out what it is connected to, and follows the connection
+// from then on.
+func (b *Broker) Open(ctx context.Context) error {
+	conn, err := b.dial(ctx, b.desk.link.role)
+	if err != nil {
+		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %v", b.o.Name, b.shown, err)
+	}
+	if err := b.examine(ctx, conn); err != nil {
+		conn.end(errClosed, "")
+		conn.running.Wait()
+		return err
+	}
+	b.desk.link.use(conn)
+	b.desk.link.start(b.ctx)
+	return nil
+}
+
+// examine finds out about the broker, and refuses one on which the mesh could not
+// keep its word.
+func (b *Broker) examine(ctx context.Context, conn *connection) error {
+	if err := b.checkVersion(conn.server); err != nil {
+		return err
+	}
+	err := b.desk.open(ctx, conn)
+	if err == nil {
+		err = b.findPrefixes(ctx, conn)
+	}
+	if err == nil {
+		err = b.checkSettings(ctx, conn)
+	}
+	if _, coded := errors.AsType[*protocol.Error](err); err != nil && !coded {
+		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be managed over STOMP: give its user the permission manage, and those to create and delete queues and addresses (%v)", b.o.Name, b.shown, err)
+	}
+	return err
+}
+
+// Close ends all connections. What was not settled goes back to its queue.
+func (b *Broker) Close(ctx context.Context) error {
+	b.cancel()
+	done := make(chan struct{})
+	go func() {
+		b.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Away says why the broker cannot be used now.
+func (b *Broker) Away() error { return b.desk.link.away() }
+
+// Attach makes the store of a lane.
+func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {
+	host := remote.Host{Name: b.o.Name, Log: b.log, Context: b.ctx, Running: &b.running}
+	return remote.NewStore(host, l, lane, func(ctx context.Context) remote.Side { return newSide(b, ctx) })
+}
+
+// failed is an error of the broker's with a code.
+func (b *Broker) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, coded := errors.AsType[*protocol.Error](err); coded {
+		return err
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s: %s: %v", b.o.Name, b.shown, what, err)
+}
+
+// lossLevel is how loudly it is told that a connection is lost: of those that are
+// lost together one is told of.
+func (b *Broker) lossLevel() func(string, ...any) {
+	now := time.Now().UnixNano()
+	if before := b.lost.Swap(now); now-before < int64(time.Second) {
+		return b.log.Debug
+	}
+	return b.log.Warn
+}
+
+// told is what was told of once.
+type told struct {
+	mu   sync.Mutex
+	said map[string]bool
+}
+
+// once says whether it was not told before.
+func (t *told) once(what string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.said == nil {
+		t.said = make(map[string]bool)
+	}
+	first := !t.said[what]
+	t.said[what] = true
+	return first
+}

@@ -1,0 +1,196 @@
+//go:build !no_artemis
+
+package artemis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-stomp/stomp/v3/frame"
+	"github.com/nats-io/nuid"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+// The earliest version whose management has all that is used.
+const leastMajor, leastMinor = 2, 30
+
+const product = "ActiveMQ-Artemis/"
+
+// checkVersion refuses what is no Artemis, or too old.
+func (b *Broker) checkVersion(server string) error {
+	version, is := strings.CutPrefix(server, product)
+	if !is {
+		return protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is no Artemis (it calls itself %q): use one, or another adapter", b.o.Name, b.shown, server)
+	}
+	version, _, _ = strings.Cut(version, " ")
+	major, minor := numbers(version)
+	if major < leastMajor || major == leastMajor && minor < leastMinor {
+		return protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is Artemis %s: %d.%d or later is needed", b.o.Name, b.shown, version, leastMajor, leastMinor)
+	}
+	return nil
+}
+
+// numbers are the first two of a version.
+func numbers(version string) (major, minor int) {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return 0, 0
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return 0, 0
+	}
+	minor, err = strconv.Atoi(parts[1])
+	if err != nil {
+		return 0, 0
+	}
+	return major, minor
+}
+
+// findPrefixes finds out whether the acceptor takes /queue/ and /topic/ off a
+// destination: a message is sent to one that both a name with it and a name
+// without would take.
+func (b *Broker) findPrefixes(ctx context.Context, conn *connection) error {
+	base := "waybill.probe." + nuid.Next()
+	var err error
+	if b.queuePrefix, err = b.findPrefix(ctx, conn, scope.QueuePrefix, base+".queue", anycast); err != nil {
+		return err
+	}
+	b.topicPrefix, err = b.findPrefix(ctx, conn, scope.TopicPrefix, base+".topic", multicast)
+	return err
+}
+
+func (b *Broker) findPrefix(ctx context.Context, conn *connection, prefix, name, routing string) (string, error) {
+	if _, err := b.demand(ctx, conn,
+		request{resource: onBroker, operation: "createQueue", arguments: []any{passing(name, routing)}},
+		request{resource: onBroker, operation: "createQueue", arguments: []any{passing(prefix+name, routing)}},
+	); err != nil {
+		return "", err
+	}
+	if err := conn.do(ctx, frame.New(frame.SEND, frame.Destination, prefix+name, destinationType, routing)); err != nil {
+		return "", err
+	}
+	taken, err := b.takenOff(ctx, conn, prefix, name)
+	if err != nil {
+		return "", err
+	}
+	_, err = b.demand(ctx, conn,
+		request{resource: onBroker, operation: "destroyQueue", arguments: []any{name, true, true}},
+		request{resource: onBroker, operation: "destroyQueue", arguments: []any{prefix + name, true, true}},
+	)
+	if !taken {
+		prefix = ""
+	}
+	return prefix, err
+}
+
+// takenOff says which of two queues a message has got to, which takes a moment.
+func (b *Broker) takenOff(ctx context.Context, conn *connection, prefix, name string) (bool, error) {
+	for {
+		answers, err := b.demand(ctx, conn,
+			request{resource: onQueue(name), attribute: messageCount}, request{resource: onQueue(prefix + name), attribute: messageCount})
+		if err != nil {
+			return false, err
+		}
+		bare, err := answers[0].number()
+		if err != nil {
+			return false, err
+		}
+		whole, err := answers[1].number()
+		if err != nil || bare+whole > 0 {
+			return bare > 0, err
+		}
+		if !remote.Sleep(ctx, againMin/10) {
+			return false, ctx.Err()
+		}
+	}
+}
+
+// demand asks and takes no for an error.
+func (b *Broker) demand(ctx context.Context, conn *connection, all ...request) ([]answer, error) {
+	answers, err := b.desk.askOn(ctx, conn, all...)
+	for _, a := range answers {
+		err = errors.Join(err, a.err)
+	}
+	return answers, err
+}
+
+// settings are those of an address by the broker's names for them. What is not said
+// is the broker's default.
+type settings map[string]any
+
+// number is a setting's, fallback if it is not said.
+func (s settings) number(name string, fallback int64) int64 {
+	if n, is := s[name].(float64); is {
+		return int64(n)
+	}
+	return fallback
+}
+
+// leastDeliveries is more often than a message is given back in an ordinary life.
+const leastDeliveries = 100
+
+// defaultDeliveries is the broker's own.
+const defaultDeliveries = 10
+
+// checkSettings refuses a broker whose settings would lose messages, or bring
+// them back at another time or in another order than was promised.
+func (b *Broker) checkSettings(ctx context.Context, conn *connection) error {
+	address, err := b.physical(scope.QueuePrefix + "waybill/check")
+	if err != nil {
+		return err
+	}
+	answers, err := b.demand(ctx, conn, request{resource: onBroker, operation: "getAddressSettingsAsJSON", arguments: []any{address}})
+	if err != nil {
+		return err
+	}
+	text, err := answers[0].text()
+	if err != nil {
+		return err
+	}
+	var s settings
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return fmt.Errorf("its address settings are no JSON: %w", err)
+	}
+	if wrong := s.wrong(); wrong != "" {
+		return protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is set up so that messages would be lost or late: %s (address-setting of %s in its broker.xml; deploy/brokers/artemis/broker.xml has one that fits)", b.o.Name, b.shown, wrong, address)
+	}
+	return nil
+}
+
+// wrong names a setting and what it is to be; empty: all fit.
+func (s settings) wrong() string {
+	deliveries := s.number("maxDeliveryAttempts", defaultDeliveries)
+	switch {
+	case deliveries >= 0 && deliveries < leastDeliveries:
+		return fmt.Sprintf("max-delivery-attempts is %d: set it to -1, or to %d at least, since each lost connection counts", deliveries, leastDeliveries)
+	case deliveries >= 0 && s["deadLetterAddress"] == nil:
+		return "max-delivery-attempts is bounded and there is no dead-letter-address: set one, or max-delivery-attempts to -1"
+	case s["addressFullMessagePolicy"] == "DROP":
+		return "address-full-policy is DROP: set it to PAGE, BLOCK or FAIL"
+	case s["autoCreateQueues"] == false:
+		return "auto-create-queues is false: set it to true, since what is published to a queue that somebody has deleted would be confirmed and dropped"
+	case s.number("slowConsumerThreshold", -1) >= 0 && s["slowConsumerPolicy"] == "KILL":
+		return "slow-consumer-policy is KILL: set it to NOTIFY, or slow-consumer-threshold to -1"
+	}
+	for _, x := range []struct {
+		name, shown string
+		most        int64
+	}{
+		{"redeliveryDelay", "redelivery-delay", 0}, // what a router gives back would be late and out of order
+		{"expiryDelay", "expiry-delay", -1}, {"maxExpiryDelay", "max-expiry-delay", -1}, {"minExpiryDelay", "min-expiry-delay", -1},
+		{"defaultRingSize", "default-ring-size", -1},
+	} {
+		if n := s.number(x.name, x.most); n > x.most {
+			return fmt.Sprintf("%s is %d: set it to %d", x.shown, n, x.most)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,125 @@
+//go:build !no_artemis
+
+package artemis
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+// consumption takes a queue's messages. It goes on over lost connections; what
+// was delivered in one session is settled there or not at all.
+type consumption struct {
+	side   *side
+	spot   *spot
+	sink   remote.Sink
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	demand  broker.Demand // with no window nothing more is taken
+	made    remote.Made
+	topic   string
+	now     *session // nil: there is none
+	changed chan struct{}
+}
+
+// Want implements remote.Consumption.
+func (c *consumption) Want(d broker.Demand, made remote.Made) {
+	c.mu.Lock()
+	c.demand, c.made = d, made
+	x := c.now
+	c.mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+	if x != nil {
+		x.want(d.Window)
+	}
+}
+
+// Receive implements remote.Consumption.
+func (c *consumption) Receive(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.topic = topic
+}
+
+// Stop implements remote.Consumption.
+func (c *consumption) Stop() { c.cancel() }
+
+// run consumes until ctx ends.
+func (c *consumption) run(ctx context.Context) {
+	wait := againMin
+	for c.awaited(ctx) {
+		began := time.Now()
+		err := c.once(ctx)
+		if err == nil {
+			wait = againMin
+			continue // nobody wanted more
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > steady {
+			wait = againMin
+		}
+		c.side.b.log.Debug("a queue is consumed again", "queue", c.spot.address, "error", err)
+		remote.Sleep(ctx, wait)
+		wait = min(2*wait, againMax)
+	}
+}
+
+// awaited waits until messages are wanted; false: ctx has ended.
+func (c *consumption) awaited(ctx context.Context) bool {
+	for c.window() == 0 {
+		select {
+		case <-c.changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+func (c *consumption) window() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.demand.Window
+}
+
+// once consumes in one session.
+func (c *consumption) once(ctx context.Context) error {
+	c.mu.Lock()
+	made, topic := c.made, c.topic
+	c.mu.Unlock()
+	if err := c.spot.Establish(ctx, made, topic); err != nil {
+		return err
+	}
+	conn, err := c.side.in.connection(ctx)
+	if err != nil {
+		return err
+	}
+	x := newSession(c, conn, made.FIFO)
+	c.enter(x)
+	err = x.run(ctx)
+	c.enter(nil)
+	x.leave()
+	c.sink.Lost(x)
+	return err
+}
+
+// enter begins a session with what is wanted now.
+func (c *consumption) enter(x *session) {
+	c.mu.Lock()
+	c.now = x
+	window := c.demand.Window
+	c.mu.Unlock()
+	if x != nil {
+		x.want(window)
+	}
+}

@@ -1,0 +1,342 @@
+//go:build !no_artemis
+
+package artemis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-stomp/stomp/v3/frame"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+// Depth says how much the broker has of a queue. What is being looked at by
+// Browse or Act counts too.
+func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Depth, error) {
+	s, err := b.spotOf(queue)
+	if err != nil {
+		return broker.Depth{}, err
+	}
+	answers, err := b.ask(ctx,
+		settled(s.address), settled(s.deadletter),
+		request{resource: onQueue(s.address), attribute: messageCount},
+		request{resource: onQueue(s.address), attribute: "scheduledCount"},
+		request{resource: onQueue(s.address), attribute: "deliveringCount"},
+		request{resource: onQueue(s.deadletter), attribute: messageCount},
+	)
+	if err != nil {
+		return broker.Depth{}, err
+	}
+	var n [4]int64
+	for i := range n {
+		var fault error
+		n[i], fault = answers[i+2].number()
+		err = errors.Join(err, fault)
+	}
+	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]), Waiting: n[1], Dead: n[3]}, b.failed("the queue "+s.address+" could not be looked at", err)
+}
+
+// settled has what was confirmed for a queue be in it: it is counted a moment
+// later, but the broker waits for that before it tells the age of the first.
+func settled(queue string) request {
+	return request{resource: onQueue(queue), attribute: "firstMessageTimestamp"}
+}
+
+// withID selects the message of an id. The names of our headers have hyphens.
+func withID(id protocol.MessageID) string {
+	return "hyphenated_props:" + protocol.HeaderMessageID + "='" + id.String() + "'"
+}
+
+var noID protocol.MessageID
+
+// Browse reads the oldest dead letters: they are taken without being settled and
+// given back in their order.
+func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol.MessageID) ([]broker.Letter, error) {
+	var letters []broker.Letter
+	err := b.letters(ctx, queue, id, func(r *reading) error {
+		for r.left > 0 && (id != noID || len(letters) < most) {
+			d, err := r.next(ctx)
+			if err != nil || d == nil {
+				return err
+			}
+			if id != noID && d.Message.ID != id {
+				continue
+			}
+			letters = append(letters, letterOf(d, queue))
+			if id != noID {
+				return nil
+			}
+		}
+		return nil
+	})
+	return letters, err
+}
+
+func letterOf(d *remote.Delivery, queue string) broker.Letter {
+	meta := d.Meta
+	meta.Queue = queue
+	return broker.Letter{Message: d.Message, Meta: meta}
+}
+
+// Act redrives or discards dead letters. Each is sent to its queue again,
+// confirmed, and only then settled here.
+func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64, error) {
+	if !a.Redrive {
+		if n, err := b.discard(ctx, queue, a.ID); n > 0 || err != nil || a.ID == noID {
+			return n, err
+		}
+	}
+	acted := int64(0)
+	err := b.letters(ctx, queue, a.ID, func(r *reading) error {
+		for {
+			n, more, err := r.act(ctx, a)
+			acted += n
+			if err != nil || !more {
+				return err
+			}
+		}
+	})
+	return acted, err
+}
+
+// discard has the broker remove the letter of an id, or all.
+func (b *Broker) discard(ctx context.Context, queue string, id protocol.MessageID) (int64, error) {
+	s, err := b.spotOf(queue)
+	if err != nil {
+		return 0, err
+	}
+	selector := ""
+	if id != noID {
+		selector = withID(id)
+	}
+	defer b.shelves.Take(s.deadletter)()
+	there, err := b.countLetters(ctx, s, selector)
+	if err != nil || there == 0 {
+		return 0, err
+	}
+	answers, err := b.ask(ctx, request{resource: onQueue(s.deadletter), operation: "removeMessages", arguments: []any{selector}})
+	if err != nil {
+		return 0, err
+	}
+	n, err := answers[0].number()
+	return n, b.failed("the dead letters in "+s.deadletter+" could not be discarded", err)
+}
+
+// countLetters is how many there are, 0 where there is no place for them.
+func (b *Broker) countLetters(ctx context.Context, s *spot, selector string) (int64, error) {
+	answers, err := b.ask(ctx,
+		settled(s.deadletter),
+		request{resource: onQueue(s.deadletter), attribute: messageCount},
+		request{resource: onQueue(s.deadletter), operation: "countMessages", arguments: []any{selector}},
+	)
+	if err != nil {
+		return 0, err
+	}
+	n, err := answers[1].number()
+	if err == nil && n > 0 {
+		n, err = answers[2].number()
+	}
+	return n, b.failed("the dead letters in "+s.deadletter+" could not be counted", err)
+}
+
+// letters has f read dead letters, on a connection of their own, and gives back
+// those that it does not settle. With an id that of a message of the mesh's is
+// the only one taken.
+func (b *Broker) letters(ctx context.Context, queue string, id protocol.MessageID, f func(r *reading) error) error {
+	s, err := b.spotOf(queue)
+	if err != nil {
+		return err
+	}
+	defer b.shelves.Take(s.deadletter)()
+	selector := ""
+	if id != noID {
+		selector = withID(id)
+	}
+	there, err := b.countLetters(ctx, s, selector)
+	if err == nil && there == 0 && id != noID { // a stranger's has none to be selected by
+		selector = ""
+		there, err = b.countLetters(ctx, s, selector)
+	}
+	if err != nil || there == 0 {
+		return err
+	}
+	conn, err := b.dial(ctx, "letters")
+	if err != nil {
+		return b.failed("the dead letters in "+s.deadletter+" could not be read", err)
+	}
+	defer conn.close()
+	r := &reading{b: b, s: s, conn: conn, selector: selector, left: there, arrived: make(chan *remote.Delivery, maxTaken)}
+	r.subscribe(leastBytes)
+	err = f(r)
+	return errors.Join(err, r.end(ctx))
+}
+
+// maxTaken is more than a window has messages in it.
+const maxTaken = 1 << 16
+
+// reading takes the letters that were there when it began.
+type reading struct {
+	b        *Broker
+	s        *spot
+	conn     *connection
+	selector string
+	arrived  chan *remote.Delivery
+	subs     []string
+	left     int64 // that were not taken yet
+	credit   int64
+	size     int64 // of what is unsettled
+}
+
+func (r *reading) subscribe(bytes int64) {
+	id := r.conn.number()
+	r.subs = append(r.subs, id)
+	r.credit += bytes
+	r.conn.take(id, func(f *frame.Frame) {
+		d := decode(f)
+		select {
+		case r.arrived <- &d:
+		case <-r.conn.done:
+		}
+	})
+	f := frame.New(frame.SUBSCRIBE, frame.Id, id, frame.Destination, r.s.dead, "subscription-type", anycast,
+		frame.Ack, "client-individual", "consumer-window-size", strconv.FormatInt(bytes, 10), "timestamp", time.Now().UTC().Format(layout))
+	if r.selector != "" {
+		f.Header.Add("selector", r.selector)
+	}
+	r.conn.send(f, nil)
+}
+
+// nextWait is longer than a letter takes that is there.
+const nextWait = 3 * time.Second
+
+// next is the next letter; nil: there is none any more.
+func (r *reading) next(ctx context.Context) (*remote.Delivery, error) {
+	if r.left == 0 {
+		return nil, nil //nolint:nilnil // the end
+	}
+	if r.size*10 >= r.credit*9 {
+		r.subscribe(r.credit)
+	}
+	t := time.NewTimer(nextWait)
+	defer t.Stop()
+	select {
+	case d := <-r.arrived:
+		r.left--
+		r.size += sizeOfDelivery(d)
+		return d, nil
+	case <-t.C: // somebody else has taken it
+		return nil, nil //nolint:nilnil // the end
+	case <-r.conn.done:
+		return nil, r.b.failed("the dead letters in "+r.s.deadletter+" could not be read", r.conn.ended())
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func sizeOfDelivery(d *remote.Delivery) int64 {
+	n := len(d.Message.Body) + outgoingBytes
+	for name, values := range d.Message.Headers {
+		n += len(name) + len(values[0]) + 2
+	}
+	return int64(n)
+}
+
+// end gives back what was taken, and waits until the broker has it.
+func (r *reading) end(ctx context.Context) error {
+	var errs []error
+	for _, id := range r.subs {
+		r.conn.take(id, nil)
+	}
+	for len(r.arrived) > 0 { // so that nobody waits to deliver
+		<-r.arrived
+	}
+	for _, id := range slices.Backward(r.subs) { // the oldest are first again
+		errs = append(errs, r.conn.do(ctx, frame.New(frame.UNSUBSCRIBE, frame.Id, id)))
+	}
+	return r.b.failed("dead letters in "+r.s.deadletter+" could not be given back", errors.Join(errs...))
+}
+
+// actOnce is how many letters are on their way at once.
+const actOnce = 256
+
+// act redrives or discards the next letters; more: there may be others.
+func (r *reading) act(ctx context.Context, a broker.Action) (n int64, more bool, err error) {
+	var all []*remote.Delivery
+	for len(all) < actOnce {
+		d, err := r.next(ctx)
+		if err != nil {
+			return 0, false, err
+		}
+		if d == nil {
+			break
+		}
+		if a.ID == noID || d.Message.ID == a.ID {
+			all = append(all, d)
+		}
+		if a.ID != noID && len(all) == 1 {
+			break
+		}
+	}
+	if len(all) == 0 {
+		return 0, false, nil
+	}
+	if a.Redrive {
+		if err := r.redrive(ctx, all, a.By); err != nil {
+			return 0, false, err
+		}
+	}
+	for _, d := range all {
+		r.size -= sizeOfDelivery(d)
+		r.conn.send(frame.New(frame.ACK, frame.Id, d.Tag), nil)
+	}
+	return int64(len(all)), a.ID == noID && len(all) == actOnce, nil
+}
+
+// redrive sends letters to their queue and returns when the broker has them all.
+func (r *reading) redrive(ctx context.Context, all []*remote.Delivery, by string) error {
+	if err := r.s.restore(ctx); err != nil {
+		return err
+	}
+	said := make(chan error, len(all))
+	for _, d := range all {
+		meta := broker.Meta{Generation: d.Meta.Generation + 1, Attempt: 1, Spans: d.Meta.Spans}
+		meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: by})
+		f, err := encode(r.b, &remote.Writing{Kind: remote.Fresh, Spot: r.s, Message: d.Message, Meta: &meta})
+		if err != nil {
+			return err
+		}
+		r.conn.send(f, func(err error) { said <- err })
+	}
+	for range all {
+		select {
+		case err := <-said:
+			if err != nil {
+				return r.b.failed("dead letters of "+r.s.address+" could not be redriven, and stay", err)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// restore makes a queue that is not there any more.
+func (s *spot) restore(ctx context.Context) error {
+	answers, err := s.b.ask(ctx, request{resource: onQueue(s.address), attribute: itsAddress})
+	if err != nil {
+		return err
+	}
+	if notThere(answers[0].err) {
+		return s.Establish(ctx, remote.Made{}, "")
+	}
+	var at string
+	return s.b.failed("the queue "+s.address+" could not be looked at", errors.Join(answers[0].err, json.Unmarshal(answers[0].value, &at)))
+}

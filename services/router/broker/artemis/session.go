@@ -1,0 +1,215 @@
+//go:build !no_artemis
+
+package artemis
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-stomp/stomp/v3/frame"
+
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+// The broker delivers by bytes: as long as fewer than the window of a
+// subscription are unsettled. How many messages that is nobody knows beforehand,
+// so a session begins with a guess and subscribes once more when it was too low;
+// what comes too much waits here unsettled. A queue in order has one
+// subscription, as the broker gives it to one only.
+const (
+	guessBytes = 2 << 10 // of a message
+	leastBytes = 64 << 10
+	mostBytes  = 1 << 20 // of the first guess
+	orderBytes = 8 << 20
+)
+
+// session is the life of the subscriptions to a queue on one connection. Nothing
+// is settled after it: an acknowledgement of what the broker has back would cost
+// the connection.
+type session struct {
+	c    *consumption
+	conn *connection
+	fifo bool
+	idle chan struct{} // closed when nothing is wanted and nothing left
+
+	mu     sync.Mutex
+	gone   bool
+	subs   []string
+	window int
+	credit int64 // bytes that all subscriptions ask for
+	size   int64 // of what is unsettled
+	here   map[string]*held
+	shelf  []string // of these, those that nobody wants now
+	nudge  chan struct{}
+}
+
+// held is a delivery that is not settled.
+type held struct {
+	delivery remote.Delivery
+	size     int64
+}
+
+var _ remote.Session = (*session)(nil)
+
+func newSession(c *consumption, conn *connection, fifo bool) *session {
+	return &session{c: c, conn: conn, fifo: fifo, idle: make(chan struct{}), here: make(map[string]*held), nudge: make(chan struct{}, 1)}
+}
+
+// run returns when the session has ended: with nil if nothing is wanted.
+func (x *session) run(ctx context.Context) error {
+	for {
+		select {
+		case <-x.conn.done:
+			return x.conn.ended()
+		case <-x.idle:
+			return nil
+		case <-x.nudge:
+			remote.Sleep(ctx, shelved)
+			x.want(x.c.window())
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// shelved is how long a message is away that was given back while others are
+// wanted.
+const shelved = 20 * time.Millisecond
+
+// want changes how many messages are wanted at once.
+func (x *session) want(window int) {
+	x.mu.Lock()
+	x.window = window
+	var again []remote.Delivery
+	if window > 0 && !x.gone {
+		for _, tag := range x.shelf {
+			again = append(again, x.here[tag].delivery)
+		}
+		x.shelf = nil
+	}
+	x.adjust()
+	x.mu.Unlock()
+	if len(again) > 0 {
+		x.c.sink.Arrived(x, again)
+	}
+}
+
+// adjust has the broker deliver more, or ends the session. mu is held.
+func (x *session) adjust() {
+	switch {
+	case x.gone:
+	case x.window == 0:
+		if len(x.here) == len(x.shelf) {
+			x.end()
+			close(x.idle)
+		}
+	case x.credit == 0 && x.fifo:
+		x.subscribe(orderBytes)
+	case x.credit == 0:
+		x.subscribe(min(max(int64(x.window)*guessBytes, leastBytes), mostBytes))
+	case !x.fifo && len(x.here) < x.window && x.size*10 >= x.credit*9:
+		x.subscribe(max(x.credit, int64(x.window-len(x.here))*x.size/int64(len(x.here))))
+	}
+}
+
+func (x *session) subscribe(bytes int64) {
+	id := x.conn.number()
+	x.subs = append(x.subs, id)
+	x.credit += bytes
+	x.conn.take(id, x.deliver)
+	x.conn.send(frame.New(frame.SUBSCRIBE, frame.Id, id, frame.Destination, x.c.spot.queue, "subscription-type", anycast,
+		frame.Ack, "client-individual", "consumer-window-size", strconv.FormatInt(bytes, 10), "timestamp", time.Now().UTC().Format(layout)), nil)
+}
+
+// end gives back what is unsettled. mu is held.
+func (x *session) end() {
+	x.gone = true
+	for _, id := range slices.Backward(x.subs) { // the oldest are first again
+		x.conn.take(id, nil)
+		x.conn.send(frame.New(frame.UNSUBSCRIBE, frame.Id, id), nil)
+	}
+}
+
+// leave is end, if it has not ended.
+func (x *session) leave() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.gone {
+		x.end()
+	}
+}
+
+// deliver takes what a subscription delivers.
+func (x *session) deliver(f *frame.Frame) {
+	d := decode(f)
+	h := &held{delivery: d, size: sizeOf(f)}
+	x.mu.Lock()
+	if x.gone {
+		x.mu.Unlock()
+		return
+	}
+	x.here[d.Tag] = h
+	x.size += h.size
+	wanted := x.window > 0
+	if !wanted {
+		x.shelf = append(x.shelf, d.Tag)
+	}
+	x.adjust()
+	x.mu.Unlock()
+	if wanted {
+		x.c.sink.Arrived(x, []remote.Delivery{d})
+	}
+}
+
+// sizeOf is about what the broker counts for a message.
+func sizeOf(f *frame.Frame) int64 {
+	n := len(f.Body) + len(f.Command) + 2
+	for i := range f.Header.Len() {
+		name, value := f.Header.GetAt(i)
+		n += len(name) + len(value) + 2
+	}
+	return int64(n)
+}
+
+// Gone implements remote.Session.
+func (x *session) Gone() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.gone || x.conn.ended() != nil
+}
+
+// Settle implements remote.Session.
+func (x *session) Settle(tag string, done func(taken bool)) {
+	x.mu.Lock()
+	h := x.here[tag]
+	taken := h != nil && !x.gone && x.conn.ended() == nil
+	if taken {
+		delete(x.here, tag)
+		x.size -= h.size
+		x.conn.send(frame.New(frame.ACK, frame.Id, tag), nil)
+		x.adjust()
+	}
+	x.mu.Unlock()
+	if done != nil {
+		done(taken)
+	}
+}
+
+// GiveBack implements remote.Session. There is no way to return one message: it
+// stays here until others are wanted, or goes back with the session.
+func (x *session) GiveBack(tag string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.here[tag] == nil {
+		return
+	}
+	x.shelf = append(x.shelf, tag)
+	x.adjust()
+	select {
+	case x.nudge <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,68 @@
+//go:build !no_artemis
+
+package artemis
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/go-stomp/stomp/v3/frame"
+
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+// side is what one lane has of the broker: a connection on which it sends, and
+// one on which it consumes, so that a message that the broker does not like ends
+// no delivery. Each is made when it is first needed.
+type side struct {
+	b       *Broker
+	ctx     context.Context //nolint:containedctx // the lane's life
+	out, in *link
+	size    atomic.Int64
+}
+
+var _ remote.Side = (*side)(nil)
+
+func newSide(b *Broker, ctx context.Context) *side { //nolint:revive // it keeps the context
+	return &side{b: b, ctx: ctx, out: newLink(b, "publish"), in: newLink(b, "consume")}
+}
+
+// Away implements remote.Side.
+func (s *side) Away() error { return s.b.Away() }
+
+// Spot implements remote.Side.
+func (s *side) Spot(queue string) (remote.Spot, error) { return s.b.spotOf(queue) }
+
+// Encode implements remote.Side.
+func (s *side) Encode(w *remote.Writing) (err error) {
+	w.Encoded, err = encode(s.b, w)
+	return err
+}
+
+// outgoingBytes is about what a message takes beside its body.
+const outgoingBytes = 512
+
+// Write implements remote.Side.
+func (s *side) Write(w *remote.Writing) {
+	f, _ := w.Encoded.(*frame.Frame)
+	size := int64(len(f.Body) + outgoingBytes)
+	s.size.Add(size)
+	s.out.start(s.ctx)
+	s.out.send(f, func(err error) {
+		s.size.Add(-size)
+		w.Done(err)
+	})
+}
+
+// Backlog implements remote.Side.
+func (s *side) Backlog() int64 { return s.size.Load() }
+
+// Take implements remote.Side.
+func (s *side) Take(ctx context.Context, at remote.Spot, sink remote.Sink) remote.Consumption {
+	c := &consumption{side: s, sink: sink, changed: make(chan struct{}, 1)}
+	c.spot, _ = at.(*spot)
+	ctx, c.cancel = context.WithCancel(ctx)
+	s.in.start(s.ctx)
+	s.b.running.Go(func() { c.run(ctx) })
+	return c
+}
