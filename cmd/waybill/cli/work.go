@@ -66,7 +66,7 @@ func (c *handling) options(timeoutMs int64) []client.WorkOption {
 		opts = append(opts, client.Concurrency(*c.Concurrency))
 	}
 	if timeoutMs != 0 {
-		opts = append(opts, client.Timeout(time.Duration(timeoutMs)*time.Millisecond))
+		opts = append(opts, client.Timeout(span(timeoutMs)))
 	}
 	if c.Name != "" {
 		opts = append(opts, client.Name(c.Name))
@@ -100,7 +100,7 @@ type retrying struct {
 func (c *retrying) options() []client.WorkOption {
 	return []client.WorkOption{
 		client.MaxRetries(c.MaxRetries),
-		client.Backoff(time.Duration(c.BackoffMs) * time.Millisecond),
+		client.Backoff(span(c.BackoffMs)),
 	}
 }
 
