@@ -17,8 +17,8 @@ import (
 
 // names are a queue's on the broker.
 type names struct {
-	queue, dead string
-	scoped      scope.Name
+	ledger, queue, dead string
+	scoped              scope.Name
 }
 
 // namesOf are those of a queue with that ledger name.
@@ -27,7 +27,7 @@ func (b *Broker) namesOf(queue string) (names, error) {
 	if err != nil {
 		return names{}, err
 	}
-	name := names{scoped: n}
+	name := names{ledger: queue, scoped: n}
 	if name.queue, err = b.names.Format(n); err != nil {
 		return names{}, err
 	}
