@@ -378,7 +378,7 @@ func (l *lane) lookBehind(q *queue, x *sight) {
 		if r.emptied[q.name] || !l.isElsewhere(q, r) {
 			continue
 		}
-		if r.store.Live(q.name) > 0 || x.arrived != q.arrived || q.before > 0 {
+		if r.store.Live(q.name) > 0 || r.store.Comes(q.name) > 0 || x.arrived != q.arrived || q.before > 0 {
 			x.empty, x.arrived = 0, q.arrived
 			return
 		}
