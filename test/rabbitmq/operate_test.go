@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
@@ -201,4 +203,45 @@ func (p *place) books() {
 		}
 		return false
 	})
+}
+
+// The books balance after the mesh was killed in the middle of it, and what is
+// counted of the queue tells what became of its messages, but for the last moments.
+func TestBooksAfterAKill(t *testing.T) {
+	m := mesh(t, live.SharedRabbitMQ(t).VirtualHost(t))
+	handled := make(chan string, 10_000)
+	begin := func() *client.Client {
+		c := m.Connect()
+		work(t, c, "books", "r", func(_ context.Context, d *client.Delivery) error {
+			switch n := d.Data[len(d.Data)-1]; {
+			case n == '0':
+				return client.Reject(errFails)
+			case n%2 == 1 && d.Attempt == 1:
+				return errFails
+			}
+			handled <- d.ID
+			return nil
+		}, client.Backoff(50*time.Millisecond))
+		return c
+	}
+	c := begin()
+	const each = 200
+	for i := range each {
+		publish(t, c, client.Queue("books", "r"), fmt.Sprint(i))
+	}
+	harness.Receive(t, "a message to be handled", handled)
+	m.Kill()
+	m.Restart()
+	c = begin()
+	for i := range each {
+		publish(t, c, client.Queue("books", "r"), fmt.Sprint(i))
+	}
+	harness.Await(t, "all to come to rest", func() bool {
+		q := m.Queue("books", "r")
+		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead >= 2*each/10
+	})
+	r := m.Balanced()
+	if len(r.Brokers) != 1 || r.Brokers[0].Held < 2*each/10 || r.Brokers[0].Difference < -each || r.Brokers[0].Difference > each {
+		t.Errorf("the queue's numbers are %+v", r.Brokers)
+	}
 }
