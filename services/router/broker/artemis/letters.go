@@ -25,6 +25,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 	if err != nil {
 		return broker.Depth{}, err
 	}
+	b.leaving.wait(ctx, s.address)
 	answers, err := b.ask(ctx,
 		settled(s.address), settled(s.deadletter),
 		request{resource: onQueue(s.address), attribute: messageCount},

@@ -59,7 +59,7 @@ func (s *side) Backlog() int64 { return s.size.Load() }
 
 // Take implements remote.Side.
 func (s *side) Take(ctx context.Context, at remote.Spot, sink remote.Sink) remote.Consumption {
-	c := &consumption{side: s, sink: sink, changed: make(chan struct{}, 1)}
+	c := &consumption{side: s, sink: sink, ended: make(chan struct{}), changed: make(chan struct{}, 1)}
 	c.spot, _ = at.(*spot)
 	ctx, c.cancel = context.WithCancel(ctx)
 	s.in.start(s.ctx)

@@ -125,12 +125,24 @@ func (s *spot) create(ctx context.Context, name string, exclusive bool) error {
 	if at != name {
 		return protocol.Errorf(protocol.CodeConflict, "the broker %s at %s has a queue %s that belongs to the address %s, so that what is sent to %s does not reach it: delete it there, or give it another name", s.b.o.Name, s.b.shown, name, at, name)
 	}
-	var is bool
-	if answers[2].err == nil && json.Unmarshal(answers[2].value, &is) == nil && exclusive && !is && s.b.told.once(name) {
-		s.b.log.Error("a queue differs from its configuration", "code", protocol.CodeConflict, "queue", name, "argument", "exclusive",
-			"error", "it is used as it is, and another router may take messages from it before this one has given back what it had: delete it on the broker to have it made anew")
+	if exclusive && string(answers[2].value) != "true" {
+		return s.makeExclusive(ctx, name)
 	}
 	return nil
+}
+
+// makeExclusive has a queue that was made before its order counted have one
+// consumer at a time.
+func (s *spot) makeExclusive(ctx context.Context, name string) error {
+	changed, err := json.Marshal(map[string]any{"name": name, "exclusive": true})
+	if err != nil {
+		return err
+	}
+	answers, err := s.b.ask(ctx, request{resource: onBroker, operation: "updateQueue", arguments: []any{string(changed)}})
+	if err == nil {
+		err = answers[0].err
+	}
+	return s.b.failed("the queue "+name+" could not be made to keep its order", err)
 }
 
 // diverts are named apart from queues, with which they share their names.
