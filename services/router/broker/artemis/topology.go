@@ -160,16 +160,21 @@ func (s *spot) bind(ctx context.Context, topic string) error {
 	if err != nil {
 		return err
 	}
+	create := request{resource: onBroker, operation: "createDivert", arguments: []any{string(divert)}}
 	answers, err := s.b.ask(ctx,
 		request{resource: onBroker, operation: "createAddress", arguments: []any{address, multicast}},
-		request{resource: onBroker, operation: "createDivert", arguments: []any{string(divert)}},
+		create,
 		request{resource: onDivert(s.divert()), attribute: itsAddress},
+		request{resource: onBroker, operation: "listBindingsForAddress", arguments: []any{address}},
 	)
 	if err == nil && !alreadyThere(answers[0].err) {
 		err = answers[0].err
 	}
 	if err == nil {
-		err = errors.Join(answers[1].err, answers[2].err)
+		err = errors.Join(answers[1].err, answers[2].err, answers[3].err)
+	}
+	if err == nil && (answers[0].err == nil || !strings.Contains(string(answers[3].value), "DivertBinding")) {
+		err = s.renew(ctx, create)
 	}
 	if err != nil {
 		return s.b.failed("the queue "+s.address+" could not be made to receive the topic "+topic, err)
@@ -178,6 +183,16 @@ func (s *spot) bind(ctx context.Context, topic string) error {
 		return protocol.Errorf(protocol.CodeConflict, "the broker %s at %s has a divert %s that is not of the topic %s: delete it there", s.b.o.Name, s.b.shown, s.divert(), topic)
 	}
 	return nil
+}
+
+// renew makes the divert anew. Of an address that somebody has deleted the broker
+// goes on to list the diverts, which lead nowhere.
+func (s *spot) renew(ctx context.Context, create request) error {
+	answers, err := s.b.ask(ctx, request{resource: onBroker, operation: "destroyDivert", arguments: []any{s.divert()}}, create)
+	if err != nil {
+		return err
+	}
+	return answers[1].err
 }
 
 // Unbind implements remote.Spot.
