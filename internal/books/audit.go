@@ -62,10 +62,12 @@ func gaps(q *ledger.QueueAudit) (found []protocol.AuditGap) {
 			})
 		}
 	}
-	check(EquationKept, ledger.In(c), ledger.Out(c)+q.Kept)
+	if !q.OnBroker {
+		check(EquationKept, ledger.In(c), ledger.Out(c)+q.Kept)
+	}
 	check(EquationDelivered, int64(c[ledger.Delivered]), int64(c[ledger.Acknowledged]+c[ledger.Failed]+c[ledger.Rejected]+
 		c[ledger.Incomplete]+c[ledger.Vanished]+c[ledger.HandedBack]))
-	if c[ledger.Redriven] > 0 {
+	if c[ledger.Redriven] > 0 && !q.OnBroker {
 		check(EquationRedriven, int64(c[ledger.Redriven]), int64(c[ledger.Sent]))
 	}
 	return found
@@ -81,6 +83,7 @@ func addRoute(sums map[string]*ledger.QueueAudit, q *ledger.QueueAudit) {
 	addTo(&sum.Counters, &q.Counters)
 	sum.Kept += q.Kept
 	sum.Moving += q.Moving
+	sum.OnBroker = sum.OnBroker || q.OnBroker
 }
 
 // routes are the sums, all in one if there are more than MaxStatsRoutes.
@@ -89,13 +92,13 @@ func routes(sums map[string]*ledger.QueueAudit) map[string]protocol.AuditRoute {
 		var all ledger.QueueAudit
 		for _, sum := range sums {
 			addTo(&all.Counters, &sum.Counters)
-			all.Kept, all.Moving = all.Kept+sum.Kept, all.Moving+sum.Moving
+			all.Kept, all.Moving, all.OnBroker = all.Kept+sum.Kept, all.Moving+sum.Moving, all.OnBroker || sum.OnBroker
 		}
 		sums = map[string]*ledger.QueueAudit{protocol.OtherRoutes: &all}
 	}
 	told := make(map[string]protocol.AuditRoute, len(sums))
 	for name, sum := range sums {
-		told[name] = protocol.AuditRoute{Counters: ledger.Named(&sum.Counters), Kept: sum.Kept, Moving: sum.Moving}
+		told[name] = protocol.AuditRoute{Counters: ledger.Named(&sum.Counters), Kept: sum.Kept, Moving: sum.Moving, OnBroker: sum.OnBroker}
 	}
 	return told
 }

@@ -44,7 +44,7 @@ func (t *Trails) Find(ctx context.Context, q protocol.TrailRequest) (protocol.Tr
 	found, since, err := ledger.Search(ctx, t.conn, t.service, id)
 	reply.Since = timeOf(since)
 	for _, one := range found {
-		reply.Trails = append(reply.Trails, trailOf(one))
+		reply.Trails = append(reply.Trails, TrailOf(one))
 	}
 	if err == nil {
 		reply.LeftOut = leftOut(ctx, t.conn, found)
@@ -59,7 +59,8 @@ func timeOf(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-func trailOf(t *ledger.Trail) protocol.Trail {
+// TrailOf is a trail as others are told of it.
+func TrailOf(t *ledger.Trail) protocol.Trail {
 	m, meta := t.Message, &t.Meta
 	told := protocol.Trail{
 		Ledger: t.Ledger, Key: uint64(t.Key), Queue: meta.Queue, PublishedAt: timeOf(m.PublishedAt), Publisher: protocol.PublisherName(m.Publisher), SizeBytes: len(m.Body),

@@ -23,13 +23,21 @@ func (b Builtin) InMemory() bool { return b.StoreMethod == StoreMemory }
 
 // RabbitMQ is the configuration of that adapter.
 type RabbitMQ struct {
-	AMQPURL string `json:"amqp_url"`
-	Prefix  string `json:"prefix"`
+	AMQPURL       string `json:"amqp_url"`
+	Prefix        string `json:"prefix"`
+	MaxAttempts   int    `json:"max_attempts"`
+	PrefetchCount int    `json:"prefetch_count"`
+	QueueMode     string `json:"queue_mode"`
+	PriorityField string `json:"priority_field"`
 }
+
+// FIFO says whether subscribers that say no type have their messages in order.
+// A mode that is not known is standard.
+func (r RabbitMQ) FIFO() bool { return r.QueueMode == string(protocol.TypeFIFO) }
 
 // RabbitMQOf reads it; false if another adapter is chosen.
 func RabbitMQOf(a protocol.Adapter) (RabbitMQ, bool) {
-	r := RabbitMQ{AMQPURL: DefaultAMQPURL}
+	r := RabbitMQ{AMQPURL: DefaultAMQPURL, MaxAttempts: protocol.DefaultMaxRetries, PrefetchCount: protocol.DefaultConcurrency}
 	if a.Name != AdapterRabbitMQ {
 		return r, false
 	}

@@ -79,12 +79,9 @@ func Check(d Document) *Result {
 
 // together looks at what several keys say between them.
 func (r *Result) together() {
-	if r.Config.RunJobsIn == RunInWorker {
-		why := fmt.Sprintf("%s is for the adapter %s, which lets who takes a job give it back: the adapter is %s, so it is %s", RunInWorker, AdapterRabbitMQ, r.Config.Adapter.Name, RunInEnqueuer)
-		if r.Config.Adapter.Name == AdapterRabbitMQ {
-			why = fmt.Sprintf("%s is not supported by this version, which runs a job in the namespace it was enqueued in: it is %s", RunInWorker, RunInEnqueuer)
-		}
-		r.Problems = append(r.Problems, Problem{Key: "run_jobs_in", Text: why})
+	if r.Config.RunJobsIn == RunInWorker && r.Config.Adapter.Name != AdapterRabbitMQ {
+		r.Problems = append(r.Problems, Problem{Key: "run_jobs_in", Text: fmt.Sprintf(
+			"%s is for the adapter %s, which lets who takes a job give it back: the adapter is %s, so it is %s", RunInWorker, AdapterRabbitMQ, r.Config.Adapter.Name, RunInEnqueuer)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Config.QueueConfigs)) {
 		q, at := r.Config.QueueConfigs[name], join("queue_configs", name)

@@ -83,6 +83,35 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// RabbitMQ's keys have their defaults, a mode that is not known is told of and
+// changes nothing, and only there a job may run where it is taken.
+func TestRabbitMQsKeys(t *testing.T) {
+	adapter := func(settings map[string]any) config.Document {
+		return config.Document{"adapter": map[string]any{"name": "rabbitmq", "config": settings}, "run_jobs_in": "worker"}
+	}
+	r := config.Check(adapter(map[string]any{}))
+	got, is := config.RabbitMQOf(r.Config.Adapter)
+	want := config.RabbitMQ{AMQPURL: "amqp://localhost:5672", Prefix: "iii", MaxAttempts: 3, PrefetchCount: 10, QueueMode: "standard"}
+	if !is || got != want || len(r.Problems)+len(r.Warnings) > 0 || r.Config.RunJobsIn != "worker" {
+		t.Errorf("nothing set is %+v, %v, %v", got, r.Problems, r.Warnings)
+	}
+	for mode, c := range map[string]struct {
+		fifo   bool
+		warned int
+	}{"fifo": {true, 0}, "standard": {false, 0}, "x": {false, 1}, "FIFO": {false, 1}} {
+		r := config.Check(adapter(map[string]any{"queue_mode": mode}))
+		got, _ := config.RabbitMQOf(r.Config.Adapter)
+		if r.Err() != nil || got.FIFO() != c.fifo || len(r.Warnings) != c.warned {
+			t.Errorf("the mode %s is fifo: %v, %v, %v", mode, got.FIFO(), r.Problems, r.Warnings)
+		}
+	}
+	for key, value := range map[string]any{"max_attempts": int64(0), "prefetch_count": int64(0), "priority_field": "", "queue_mode": int64(3)} {
+		if r := config.Check(adapter(map[string]any{key: value})); r.Err() == nil {
+			t.Errorf("%s: %v is taken", key, value)
+		}
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"adapter: {name: memory}":                              "line 1, key adapter.name: it is \"memory\": it is artemis, builtin, rabbitmq, file_based or in_memory",

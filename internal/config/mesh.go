@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -75,18 +76,21 @@ func rabbitKeys() []Key {
 		{Name: "amqp_url", Default: DefaultAMQPURL, Check: amqpURL, Doc: "Where RabbitMQ is."},
 		{Name: "prefix", Default: scope.DefaultAMQPPrefix, Check: scope.CheckQueue, Doc: "What the names of observers' and groups' queues, of named queues and of exchanges begin with."},
 		{
-			Name: "max_attempts", Kind: Number, Default: int64(protocol.DefaultMaxRetries), Least: 1, Most: protocol.MaxMaxRetries, Doc: "Accepted: the tries of a message are its subscription's max_retries.",
-			Warn: unless(int64(protocol.DefaultMaxRetries), "it has no effect: a subscription's max_retries counts on every broker, by default 3"),
+			Name: "max_attempts", Kind: Number, Default: int64(protocol.DefaultMaxRetries), Least: 1, Most: protocol.MaxMaxRetries,
+			Doc: "The tries of a message whose subscriber says no max_retries.",
 		},
 		{
-			Name: "prefetch_count", Kind: Number, Default: int64(10), Least: 1, Most: math.MaxUint16, Doc: "Accepted: as many messages are taken as consumers have room for.",
-			Warn: unless(int64(10), "it has no effect: as many messages are taken as the concurrency of their consumers allows"),
+			Name: "prefetch_count", Kind: Number, Default: int64(protocol.DefaultConcurrency), Least: 1, Most: protocol.MaxConcurrency,
+			Doc: "How many messages a subscriber has at once that says no concurrency; in order it is one.",
 		},
 		{
-			Name: "queue_mode", Default: string(protocol.TypeStandard), Doc: "Accepted: a subscription's type says whether its queue is fifo.",
-			Warn: unless(string(protocol.TypeStandard), "it has no effect: standard is used, and a subscription that asks for fifo has it"),
+			Name: "queue_mode", Default: string(protocol.TypeStandard), Doc: "The type of subscribers that say none: standard or fifo; anything else is standard.",
+			Warn: unlessOneOf("it is not known, and is as good as "+string(protocol.TypeStandard), string(protocol.TypeStandard), string(protocol.TypeFIFO)),
 		},
-		{Name: "priority_field", Doc: "Accepted: the priority of a message is its header Waybill-Priority.", Warn: always("it has no effect: publish with the header Waybill-Priority")},
+		{
+			Name: "priority_field", Check: member,
+			Doc: "The member of a message's data that is its priority, a whole number, where its subscriber has max_priority.",
+		},
 	}
 }
 
@@ -101,10 +105,10 @@ func amqpURL(text string) error {
 	return nil
 }
 
-// unless warns of any value but the default.
-func unless(value any, text string) func(any) string {
+// unlessOneOf warns of any value but these.
+func unlessOneOf(text string, known ...string) func(any) string {
 	return func(given any) string {
-		if given == value {
+		if word, _ := given.(string); slices.Contains(known, word) {
 			return ""
 		}
 		return text
@@ -163,10 +167,10 @@ func NotEmpty(text string) error {
 
 var errEmpty = fmt.Errorf("it is empty: leave the key out for the default")
 
-// member checks the name of a member of the jobs' data.
+// member checks the name of a member of messages' data.
 func member(text string) error {
 	if text == "" || len(text) > protocol.MaxGroup {
-		return fmt.Errorf("it is the name of a member of the jobs' data, 1 to %d bytes", protocol.MaxGroup)
+		return fmt.Errorf("it is the name of a member of the data, 1 to %d bytes", protocol.MaxGroup)
 	}
 	return nil
 }

@@ -25,6 +25,9 @@ type QueueAudit struct {
 	Counters [NumCounters]uint64
 	Kept     int64 // entries that are the ledger's
 	Moving   int64 // decided ones, that another ledger has already or will have
+	// OnBroker: the counters are also of messages that are in no ledger. It is set
+	// by the owner, who knows.
+	OnBroker bool
 }
 
 // Handovers are numbers of handovers to or from one other ledger.

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // Reconciliation says whether what the mesh has counted agrees with what it
@@ -34,6 +35,21 @@ type Reconciliation struct {
 	// Unseen are ledgers whose owners did not answer: of these nothing is said.
 	Unseen []string       `json:"unseen"`
 	Routes []RouteBalance `json:"routes"` // in order of name
+	// Brokers are queues on brokers, in order of name, and Away the brokers that
+	// could not be looked at. Their messages are in no ledger, and their numbers
+	// are no gap: see protocol.AuditOnBroker.
+	Brokers []BrokerBalance `json:"brokers,omitempty"`
+	Away    []string        `json:"away,omitempty"`
+}
+
+// BrokerBalance is what the mesh has counted of a queue on a broker, and what
+// the broker holds.
+type BrokerBalance struct {
+	protocol.AuditOnBroker
+
+	// Difference is In less Out and Held: what others have put there makes it
+	// negative, what was not counted before a router was killed, either.
+	Difference int64 `json:"difference"`
 }
 
 // Gap is an equation that does not hold.
@@ -91,6 +107,7 @@ func Reconcile(ctx context.Context, nc *nats.Conn) (Reconciliation, error) {
 		r.alongRoutes(first, second)
 	}
 	r.Routes = balances(first)
+	r.onBrokers(first)
 	r.Balanced = len(r.Gaps) == 0 && r.MoreGaps == 0 && len(r.Unseen) == 0
 	return r, nil
 }
@@ -310,6 +327,16 @@ func (s sums) of(service, counter string) int64 {
 	return int64(s[service].Counters[counter])
 }
 
+// onBroker says whether some of the route's messages are in no ledger.
+func (s sums) onBroker() bool {
+	for _, sum := range s {
+		if sum.OnBroker {
+			return true
+		}
+	}
+	return false
+}
+
 func (s sums) moving(services ...string) (n int64) {
 	for _, service := range services {
 		if s[service] != nil {
@@ -352,6 +379,9 @@ func (r *Reconciliation) alongRoutes(first, second map[string]*protocol.LedgerAu
 			continue
 		}
 		for _, f := range flows {
+			if a.onBroker() || b.onBroker() {
+				continue
+			}
 			if least := f.sent(a) - a.moving(f.from...); f.taken(b) < least {
 				r.gap(Gap{Route: route, Where: "between the services", Equation: f.equation, Left: least, Right: f.taken(b), Look: "the counters of the route's queues, with --json"})
 			}
@@ -396,6 +426,7 @@ func (s sums) add(service string, part protocol.AuditRoute) {
 	}
 	sum.Kept += part.Kept
 	sum.Moving += part.Moving
+	sum.OnBroker = sum.OnBroker || part.OnBroker
 }
 
 // balances say what became of each route's messages. One on its way is counted
@@ -420,6 +451,31 @@ func balances(audits map[string]*protocol.LedgerAudit) []RouteBalance {
 		all = append(all, b)
 	}
 	return all
+}
+
+// onBrokers tells of the queues on brokers.
+func (r *Reconciliation) onBrokers(audits map[string]*protocol.LedgerAudit) {
+	at := make(map[string]int, len(r.Routes))
+	for i := range r.Routes {
+		at[r.Routes[i].Route] = i
+	}
+	for _, a := range audits {
+		for _, one := range a.OnBrokers {
+			r.Brokers = append(r.Brokers, BrokerBalance{AuditOnBroker: one, Difference: one.Difference()})
+			if i, known := at[scope.Template(one.Queue)]; known {
+				r.Routes[i].Live += one.Held
+			}
+		}
+		for _, name := range a.Away {
+			if !slices.Contains(r.Away, name) {
+				r.Away = append(r.Away, name)
+			}
+		}
+	}
+	slices.Sort(r.Away)
+	slices.SortFunc(r.Brokers, func(a, b BrokerBalance) int {
+		return cmp.Or(strings.Compare(a.Queue, b.Queue), strings.Compare(a.Broker, b.Broker))
+	})
 }
 
 // serviceOf is the service that a ledger belongs to.

@@ -11,7 +11,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -27,6 +30,9 @@ type Story struct {
 	// Unseen are services whose logs could not be looked at: something may be
 	// missing.
 	Unseen []string `json:"unseen"`
+	// UnseenQueues are queues on brokers, with messages that were not looked at
+	// since they are being consumed.
+	UnseenQueues []string `json:"unseen_queues,omitempty"`
 }
 
 // Life is a message's life in a queue. What it says of the past is from the
@@ -34,6 +40,7 @@ type Story struct {
 type Life struct {
 	protocol.Trail
 
+	// State is where it is now; it stands for the trail's own.
 	State string               `json:"state"`
 	Entry *protocol.EntryState `json:"entry,omitempty"` // of one that is in a lane
 }
@@ -65,13 +72,17 @@ func Why(ctx context.Context, nc *nats.Conn, id string) (Story, error) {
 			}
 		}
 	}
+	if err := story.lookOnBrokers(ctx, nc, best); err != nil {
+		return story, err
+	}
 	story.leaveOut(replies, best)
 	for _, t := range best {
 		story.Lives = append(story.Lives, lifeOf(ctx, nc, t))
 	}
 	slices.SortFunc(story.Lives, func(a, b Life) int { return strings.Compare(a.Queue, b.Queue) })
 	if len(story.Lives) == 0 {
-		return story, unknownMessage(parsed, since)
+		err = story.unknown(parsed, since)
+		return story, err
 	}
 	return story, nil
 }
@@ -90,6 +101,52 @@ func (s *Story) leaveOut(replies []protocol.TrailReply, reached map[string]proto
 	slices.SortFunc(s.LeftOut, func(a, b protocol.LeftOut) int {
 		return cmp.Or(strings.Compare(a.Queue, b.Queue), strings.Compare(a.Subscription, b.Subscription))
 	})
+}
+
+// lookOnBrokers adds what brokers hold of the message.
+func (s *Story) lookOnBrokers(ctx context.Context, nc *nats.Conn, best map[string]protocol.Trail) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	lanes, err := ledger.Count(ctx, js, "router")
+	if protocol.CodeOf(err) == protocol.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	answers := make([]protocol.BrokerTrail, lanes)
+	asking, ctx := errgroup.WithContext(ctx)
+	for i := range lanes {
+		asking.Go(func() (err error) {
+			subject := protocol.SubjectLane + ledger.Name("router", i) + "." + protocol.VerbBrokerTrail
+			answers[i], err = mesh.Request[protocol.BrokerTrail](ctx, nc, subject, protocol.TrailRequest{MessageID: s.MessageID})
+			if protocol.CodeOf(err) == protocol.CodeUnavailable {
+				err = nil // nobody has a broker
+			}
+			return err
+		})
+	}
+	err = asking.Wait()
+	for _, a := range answers {
+		s.UnseenQueues = append(s.UnseenQueues, a.Unseen...)
+		for _, t := range a.Trails {
+			if old, known := best[t.Queue]; !known || compareTrails(t, old) >= 0 || !old.EndedAt.IsZero() {
+				best[t.Queue] = t
+			}
+		}
+	}
+	slices.Sort(s.UnseenQueues)
+	return err
+}
+
+// unknown says what may be said of a message that nobody has.
+func (s *Story) unknown(id uuid.UUID, since time.Time) error {
+	if len(s.UnseenQueues) > 0 {
+		return protocol.Errorf(protocol.CodeNotFound, "no log has %s, and no broker where it was looked for: it has ended, or is among what is being consumed from %s", id, strings.Join(s.UnseenQueues, ", "))
+	}
+	return unknownMessage(id, since)
 }
 
 // unknownMessage says what may be said of a message that no log has.
@@ -157,6 +214,8 @@ func lastOf(t protocol.Trail) time.Time {
 func lifeOf(ctx context.Context, nc *nats.Conn, t protocol.Trail) Life {
 	l := Life{Trail: t}
 	switch service := serviceOf(t.Ledger); {
+	case t.State != "":
+		l.State = t.State
 	case !t.EndedAt.IsZero():
 		l.State = protocol.StateEnded
 	case t.Dest != "":

@@ -48,7 +48,7 @@ func Start(ctx context.Context, service, instance, version string, log *slog.Log
 	if !Asked(os.Getenv) {
 		return nothing, nil
 	}
-	if err := checkSampler(os.Getenv); err != nil {
+	if err := cmp.Or(checkSampler(os.Getenv), checkBatches(os.Getenv)); err != nil {
 		return nil, err
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
@@ -78,7 +78,19 @@ func nothing() {}
 const (
 	queuedSpans = 16384
 	batchSpans  = 2048
+	mostSpans   = 1_000_000 // that either may be set to: the SDK makes room for them at once
 )
+
+// checkBatches refuses a size of batches at which the SDK panics.
+func checkBatches(getenv func(string) string) error {
+	for _, name := range []string{"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"} {
+		n, err := strconv.Atoi(cmp.Or(getenv(name), "1"))
+		if err != nil || n < 1 || n > mostSpans {
+			return protocol.Errorf(protocol.CodeInvalidArgs, "%s is %q: it is a number of spans, 1 to %d", name, getenv(name), mostSpans)
+		}
+	}
+	return nil
+}
 
 // batches are larger than the SDK's own, unless the environment says how large.
 func batches(getenv func(string) string) []sdk.BatchSpanProcessorOption {

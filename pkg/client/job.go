@@ -78,7 +78,7 @@ func (m *Message) addressJob(msg *nats.Msg) error {
 		setHeader(msg, protocol.HeaderNamespace, m.To.job.Namespace)
 	}
 	if m.JobReceipt != "" {
-		setHeader(msg, protocol.HeaderReceipt, m.JobReceipt)
+		return setText(msg, protocol.HeaderReceipt, m.JobReceipt)
 	}
 	return nil
 }

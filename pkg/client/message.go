@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -118,9 +117,6 @@ func (m *Message) encode(ctx context.Context) (*nats.Msg, error) {
 	if len(m.Headers) > 0 {
 		msg.Header = make(nats.Header, len(m.Headers)+2)
 		for name, value := range m.Headers {
-			if strings.Trim(value, " \t") != value {
-				return nil, protocol.Errorf(protocol.CodeInvalidArgs, "the value of header %q begins or ends with white space, which NATS drops: encode it", name)
-			}
 			msg.Header[name] = []string{value}
 		}
 		if err := protocol.CheckHeaders(msg.Header); err != nil {
@@ -131,7 +127,9 @@ func (m *Message) encode(ctx context.Context) (*nats.Msg, error) {
 		if len(m.DedupID) > protocol.MaxDedupID {
 			return nil, protocol.Errorf(protocol.CodeLimitExceeded, "the dedup id has %d bytes, more than %d: send a hash of it", len(m.DedupID), protocol.MaxDedupID)
 		}
-		setHeader(msg, protocol.HeaderDedup, m.DedupID)
+		if err := setText(msg, protocol.HeaderDedup, m.DedupID); err != nil {
+			return nil, err
+		}
 	}
 	if err := m.addressJob(msg); err != nil {
 		return nil, err
@@ -143,7 +141,9 @@ func (m *Message) encode(ctx context.Context) (*nats.Msg, error) {
 		if err := protocol.CheckGroup(m.Group); err != nil {
 			return nil, err
 		}
-		setHeader(msg, protocol.HeaderGroup, m.Group)
+		if err := setText(msg, protocol.HeaderGroup, m.Group); err != nil {
+			return nil, err
+		}
 	}
 	if m.Priority > 0 {
 		setHeader(msg, protocol.HeaderPriority, strconv.Itoa(int(m.Priority)))
@@ -172,6 +172,15 @@ func (m *Message) schedule(msg *nats.Msg) error {
 		}
 		setHeader(msg, protocol.HeaderDeliverAt, m.DeliverAt.UTC().Format(time.RFC3339Nano))
 	}
+	return nil
+}
+
+// setText sets a header whose value is of the publisher's choosing.
+func setText(msg *nats.Msg, name, value string) error {
+	if err := protocol.CheckHeaderValue(name, value); err != nil {
+		return err
+	}
+	setHeader(msg, name, value)
 	return nil
 }
 

@@ -37,7 +37,7 @@ type options struct {
 
 type workOptions struct {
 	name        string
-	concurrency int
+	concurrency *int // nil: as the mesh says
 	maxRetries  int
 	backoff     time.Duration
 	timeout     time.Duration
@@ -139,14 +139,15 @@ type ConcurrencyOption int
 
 // Concurrency is how many deliveries of a subscription (Work), or calls of a
 // function (Handle), are handled at once in this client. Default
-// protocol.DefaultConcurrency. Work takes 0, which pauses the subscription.
+// protocol.DefaultConcurrency, or of a subscription what the broker of its queue
+// is configured with. Work takes 0, which pauses the subscription.
 func Concurrency(n int) ConcurrencyOption { return ConcurrencyOption(n) }
 
 func (n ConcurrencyOption) work(o *workOptions) error {
 	if n < 0 || n > protocol.MaxConcurrency {
 		return protocol.Errorf(protocol.CodeInvalidArgs, "concurrency is %d: it is 0 (paused) to %d", n, protocol.MaxConcurrency)
 	}
-	o.concurrency = int(n)
+	o.concurrency = new(int(n))
 	return nil
 }
 
@@ -159,7 +160,8 @@ func (n ConcurrencyOption) handle(o *handleOptions) error {
 }
 
 // MaxRetries is the number of failed deliveries before a message is
-// dead-lettered. Default protocol.DefaultMaxRetries, at least 1.
+// dead-lettered. Default protocol.DefaultMaxRetries, or what the broker of the
+// queue is configured with; at least 1.
 func MaxRetries(n int) WorkOption {
 	return workFunc(func(o *workOptions) error {
 		if n < 1 || n > protocol.MaxMaxRetries {

@@ -358,11 +358,15 @@ func (p *Publisher) sweep() {
 // ctx.
 func (p *Publisher) Flush(ctx context.Context) error {
 	select {
-	case p.flushing <- struct{}{}:
-		defer func() { <-p.flushing }()
-	case <-ctx.Done():
-		return contextError(ctx, "another Flush of the publisher goes on")
+	case p.flushing <- struct{}{}: // also after ctx has ended: if nothing is unanswered, all is well
+	default:
+		select {
+		case p.flushing <- struct{}{}:
+		case <-ctx.Done():
+			return contextError(ctx, "another Flush of the publisher goes on")
+		}
 	}
+	defer func() { <-p.flushing }()
 	p.waiting.Store(true)
 	defer p.waiting.Store(false)
 	last := p.last.Load()

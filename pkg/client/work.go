@@ -74,11 +74,15 @@ func (c *Client) subscribe(ctx context.Context, spec protocol.SubscriptionSpec, 
 func (c *Client) newWorker(spec protocol.SubscriptionSpec, h Handler) *Worker {
 	w := &Worker{c: c, spec: spec, handler: h, ready: newGate()}
 	w.overseer.w = w
-	w.parents, w.cancel = parents(*spec.Concurrency)
+	usual, most := protocol.DefaultConcurrency, protocol.MaxConcurrency // the mesh bounds it
+	if spec.Concurrency != nil {
+		usual, most = *spec.Concurrency, *spec.Concurrency
+	}
+	w.parents, w.cancel = parents(usual)
 	for _, ctx := range w.parents {
 		w.declined = append(w.declined, tracing.Decline(ctx))
 	}
-	w.pool = newPool(&c.crew, *spec.Concurrency, w.run)
+	w.pool = newPool(&c.crew, most, w.run)
 	return w
 }
 
@@ -121,7 +125,7 @@ func newSpec(h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
 	if h == nil {
 		return none, protocol.Errorf(protocol.CodeInvalidArgs, "the handler is nil")
 	}
-	o := workOptions{concurrency: protocol.DefaultConcurrency}
+	o := workOptions{}
 	for _, opt := range opts {
 		if err := opt.work(&o); err != nil {
 			return none, err
@@ -129,7 +133,7 @@ func newSpec(h Handler, opts []WorkOption) (protocol.SubscriptionSpec, error) {
 	}
 	return protocol.SubscriptionSpec{
 		Name: o.name, Execution: o.execution, ObserverID: o.observerID, Group: o.group,
-		Concurrency: &o.concurrency, MaxRetries: o.maxRetries,
+		Concurrency: o.concurrency, MaxRetries: o.maxRetries,
 		BackoffMs: o.backoff.Milliseconds(), TimeoutMs: o.timeout.Milliseconds(),
 		Type: o.kind, OnDeadLetter: o.onDeadLetter, MaxPriority: o.maxPriority,
 		Filters: o.filters, QueueConfig: o.config.raw(),

@@ -135,17 +135,25 @@ func CheckHeaders(headers map[string][]string) error {
 		if len(values) != 1 {
 			return Errorf(CodeInvalidArgs, "header %q has %d values: send one", name, len(values))
 		}
-		v := values[0]
-		if strings.ContainsAny(v, "\r\n\x00") {
-			return Errorf(CodeInvalidArgs, "the value of header %q has CR, LF or NUL: encode it", name)
+		if err := CheckHeaderValue(name, values[0]); err != nil {
+			return err
 		}
-		if strings.Trim(v, " \t") != v {
-			return Errorf(CodeInvalidArgs, "the value of header %q begins or ends with white space, which NATS does not carry: encode it", name)
-		}
-		size += len(name) + len(v) + 4
+		size += len(name) + len(values[0]) + 4
 	}
 	if size > MaxHeaderBytes {
 		return Errorf(CodeLimitExceeded, "headers take %d bytes, more than %d", size, MaxHeaderBytes)
+	}
+	return nil
+}
+
+// CheckHeaderValue refuses a header's value that would not arrive as it is:
+// INVALID_ARGS.
+func CheckHeaderValue(name, value string) error {
+	if strings.ContainsAny(value, "\r\n\x00") {
+		return Errorf(CodeInvalidArgs, "the value of header %q has CR, LF or NUL: encode it", name)
+	}
+	if strings.Trim(value, " \t") != value {
+		return Errorf(CodeInvalidArgs, "the value of header %q begins or ends with white space, which NATS does not carry: encode it", name)
 	}
 	return nil
 }

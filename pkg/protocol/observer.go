@@ -35,7 +35,7 @@ const (
 	ObserverActive    ObserverState = "active"     // somebody takes the messages
 	ObserverNotActive ObserverState = "not_active" // whoever is there takes none: OBSERVER_NOT_ACTIVE, or it drains
 	ObserverRetained  ObserverState = "retained"   // nobody is there, and the queue receives until ReceivesUntil
-	ObserverOrphan    ObserverState = "orphan"     // nobody is there, and the queue keeps what it holds
+	ObserverOrphan    ObserverState = "orphan"     // nobody is there, and the queue keeps what it holds; on a broker it receives on
 )
 
 // ObserverInfo is an observer or a group: its queue, who takes its messages, and

@@ -65,6 +65,11 @@ type Trail struct {
 	WorkerID string `json:"worker_id,omitempty"`
 	TookMs   int64  `json:"took_ms,omitempty"`
 
+	// Of a message that a broker holds: State is where it is in its life, and Place
+	// the broker's queue that has it.
+	State string `json:"state,omitempty"`
+	Place string `json:"place,omitempty"`
+
 	Events  []StoryEvent `json:"events"` // oldest first
 	LeftOut uint64       `json:"left_out,omitempty"`
 }

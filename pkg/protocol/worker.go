@@ -240,6 +240,10 @@ type Subscription struct {
 	// TimeoutDefault: TimeoutMs is the setting activation_timeout_ms as it was at
 	// registration, and follows it.
 	TimeoutDefault bool `json:"timeout_default,omitempty"`
+	// RetriesDefault and ConcurrencyDefault: MaxRetries and Concurrency are the
+	// defaults of the broker that had the queue at registration, and follow it.
+	RetriesDefault     bool `json:"retries_default,omitempty"`
+	ConcurrencyDefault bool `json:"concurrency_default,omitempty"`
 	// Type is empty for TypeConcurrent, OnDeadLetter for DeadLetterContinue.
 	Type         QueueType    `json:"type,omitempty"`
 	OnDeadLetter OnDeadLetter `json:"on_dead_letter,omitempty"`

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -21,53 +18,6 @@ import (
 // maxOffset bounds how far into a list that has letters of brokers one may look:
 // they are read from the first on.
 const maxOffset = 10_000
-
-// askLanes asks the owner of a queue's lane, or with "" those of all lanes, about
-// what brokers hold. Where nobody has a broker nobody answers.
-func askLanes[R any](ctx context.Context, s *Service, queue, verb string, q any) ([]R, error) {
-	if !s.host.Lanes.Known() {
-		return nil, nil
-	}
-	body, err := json.Marshal(q)
-	if err != nil {
-		return nil, err
-	}
-	lanes := s.host.Lanes.All()
-	if queue != "" {
-		lanes = []string{s.host.Lanes.Of(queue)}
-	}
-	answers := make([]*R, len(lanes))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, lane := range lanes {
-		group.Go(func() (err error) {
-			answers[i], err = askLane[R](ctx, s.host.Conn, protocol.SubjectLane+lane+"."+verb, body)
-			return err
-		})
-	}
-	err = group.Wait()
-	var all []R
-	for _, r := range answers {
-		if r != nil {
-			all = append(all, *r)
-		}
-	}
-	return all, err
-}
-
-func askLane[R any](ctx context.Context, nc *nats.Conn, subject string, body []byte) (*R, error) {
-	m, err := nc.RequestWithContext(ctx, subject, body)
-	if errors.Is(err, nats.ErrNoResponders) {
-		return nil, nil //nolint:nilnil // nobody has a broker
-	}
-	if err != nil {
-		return nil, protocol.Errorf(protocol.CodeUnavailable, "who has the dead letters on the broker does not answer: %v", err)
-	}
-	if e := protocol.ParseErrorBody(m.Data); e != nil {
-		return nil, e
-	}
-	r := new(R)
-	return r, json.Unmarshal(m.Data, r)
-}
 
 // farLetters are those that brokers hold, oldest failure first. Of the first
 // reliable of them nothing is missing.
@@ -79,7 +29,7 @@ type farLetters struct {
 
 // readFar reads the oldest letters on brokers, limit at most.
 func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit int) (farLetters, error) {
-	answers, err := askLanes[protocol.BrokerLetters](ctx, s, q.Queue, protocol.VerbLetters, protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit, Payloads: q.Payloads})
+	answers, err := books.AskLanes[protocol.BrokerLetters](ctx, s.host.Conn, &s.host.Lanes, q.Queue, protocol.VerbLetters, protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit, Payloads: q.Payloads})
 	if err != nil {
 		return farLetters{}, err
 	}
@@ -150,7 +100,7 @@ func weave(places []place, far farLetters) []place {
 func (s *Service) showFar(ctx context.Context, id string) ([]protocol.DeadLetter, error) {
 	var all []protocol.DeadLetter
 	for _, known := range []bool{true, false} {
-		answers, err := askLanes[protocol.BrokerLetters](ctx, s, "", protocol.VerbLetters, protocol.BrokerLettersRequest{MessageID: id, Known: known})
+		answers, err := books.AskLanes[protocol.BrokerLetters](ctx, s.host.Conn, &s.host.Lanes, "", protocol.VerbLetters, protocol.BrokerLettersRequest{MessageID: id, Known: known})
 		for _, a := range answers {
 			all = append(all, a.Letters...)
 		}
@@ -165,7 +115,7 @@ func (s *Service) showFar(ctx context.Context, id string) ([]protocol.DeadLetter
 func (s *Service) actFar(ctx context.Context, what string, q protocol.DeadActRequest) (sum protocol.DeadActReply, err error) {
 	request := protocol.BrokerActRequest{Action: what, MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, By: q.By}
 	for _, request.Known = range []bool{q.MessageID != "", false} {
-		answers, err := askLanes[protocol.DeadActReply](ctx, s, q.Queue, protocol.VerbLettersAct, request)
+		answers, err := books.AskLanes[protocol.DeadActReply](ctx, s.host.Conn, &s.host.Lanes, q.Queue, protocol.VerbLettersAct, request)
 		for _, a := range answers {
 			sum.Count += a.Count
 			sum.Refused += a.Refused

@@ -19,10 +19,10 @@ type Envelope struct {
 	Payload       string            `json:"payload,omitempty" doc:"The payload, if it is text."`
 	PayloadBase64 []byte            `json:"payload_base64,omitempty" doc:"Instead of payload: any bytes."`
 	Headers       map[string]string `json:"headers,omitempty" doc:"Headers of the message, delivered as they are, case and all."`
-	DedupID       string            `json:"dedup_id,omitempty" doc:"A second publish with this id, to the same queue or topic within two minutes, has no effect."`
+	DedupID       string            `json:"dedup_id,omitempty" minLength:"1" doc:"A second publish with this id, to the same queue or topic within two minutes, has no effect."`
 	DelayMs       int64             `json:"delay_ms,omitempty" minimum:"0" doc:"Deliver it this many milliseconds after now."`
 	DeliverAt     time.Time         `json:"deliver_at,omitzero" doc:"Deliver it at this time."`
-	Group         string            `json:"group,omitempty" doc:"The message's group, for FIFO queues."`
+	Group         string            `json:"group,omitempty" minLength:"1" doc:"The message's group, for FIFO queues."`
 	Priority      uint8             `json:"priority,omitempty" maximum:"255" doc:"The higher, the sooner, in a queue with priorities."`
 }
 

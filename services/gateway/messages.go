@@ -29,6 +29,13 @@ var once = map[string]bool{
 	"content-type": true, protocol.HeaderCorrelation: true,
 }
 
+// ofMesh says whether a request header, of those that a message takes once, is
+// one by which the mesh does something.
+func ofMesh(name string) bool {
+	name = strings.ToLower(name)
+	return once[name] && name != "content-type" && name != protocol.HeaderCorrelation
+}
+
 // Publication is a message whose payload is the request's body.
 type Publication struct {
 	DedupID   string `header:"Nats-Msg-Id" doc:"A second publish with this id, to the same queue or topic within two minutes, has no effect."`
@@ -55,6 +62,9 @@ func (in *Publication) Resolve(ctx huma.Context) []error {
 		given[name]++
 		if given[name] > 1 && once[strings.ToLower(name)] {
 			errs = append(errs, problemOf(protocol.Errorf(protocol.CodeInvalidArgs, "the header %s is given twice: send one", name)))
+		}
+		if value == "" && ofMesh(name) {
+			errs = append(errs, problemOf(protocol.Errorf(protocol.CodeInvalidArgs, "the header %s is empty: give it a value, or leave it out", name)))
 		}
 		name, ours := strings.CutPrefix(name, headerPrefix)
 		if !ours {

@@ -181,7 +181,17 @@ func (h *webhooks) request(ctx context.Context, d *webhookDoc, keys []webhookKey
 			r.Header.Set(name, value)
 		}
 	}
-	return r, nil
+	return r, checkSendable(r.Header)
+}
+
+// checkSendable refuses what NATS carries in a header and HTTP does not.
+func checkSendable(headers http.Header) error {
+	for name, values := range headers {
+		if strings.ContainsFunc(values[0], func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+			return protocol.Errorf(protocol.CodeInvalidArgs, "the message cannot be sent over HTTP: its header %s has a control character", name)
+		}
+	}
+	return nil
 }
 
 // number is n for a header, "" for 0.

@@ -68,6 +68,9 @@ func (s *Service) changeConfig(ctx context.Context, q protocol.ConfigEdit) (prot
 	if moves(edit.before, edit.after) {
 		answer.Warnings = append(answer.Warnings, "key adapter: routers use another one when they start again; what is stored with the one before stays there, and is not seen until they use that again")
 	}
+	if edit.before.config().RunJobsIn != edit.after.config().RunJobsIn {
+		answer.Warnings = append(answer.Warnings, "key run_jobs_in: routers read it when they start")
+	}
 	was, now := config.BuiltinOf(edit.before.config().Adapter), config.BuiltinOf(edit.after.config().Adapter)
 	if was.StoreMethod != now.StoreMethod {
 		answer.Warnings = append(answer.Warnings, "key adapter.config.store_method: it holds from the next start of NATS on, with which what is in memory is lost")

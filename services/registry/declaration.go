@@ -40,7 +40,7 @@ func defaultPolicy(queue string) protocol.Policy {
 
 // declare checks a Hello and makes it the worker's record, every default
 // filled in. What stays the same keeps the time since when it stands.
-func declare(h *protocol.Hello, before *protocol.Worker, now time.Time) (protocol.Worker, error) {
+func declare(h *protocol.Hello, before *protocol.Worker, now time.Time, d defaults) (protocol.Worker, error) {
 	w := protocol.Worker{
 		ID: h.WorkerID, Name: h.Name, Namespace: cmp.Or(h.Namespace, protocol.DefaultNamespace), User: localUser, SDK: h.SDK, Revision: h.Revision, Since: now, Functions: serve(h),
 	}
@@ -59,7 +59,7 @@ func declare(h *protocol.Hello, before *protocol.Worker, now time.Time) (protoco
 	}
 	refs, observers := make(map[string]bool, len(h.Subscriptions)), make(map[string]bool)
 	for i := range h.Subscriptions {
-		sub, err := subscribe(h, h.Subscriptions[i])
+		sub, err := subscribe(h, h.Subscriptions[i], d)
 		if err != nil {
 			return w, err
 		}
@@ -149,7 +149,7 @@ func checkText(what, text string) error {
 }
 
 // subscribe checks one subscription and fills in its defaults.
-func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Subscription, error) {
+func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec, d defaults) (protocol.Subscription, error) {
 	spec := &asked
 	if err := source(spec); err != nil {
 		return protocol.Subscription{}, err
@@ -184,6 +184,7 @@ func subscribe(h *protocol.Hello, asked protocol.SubscriptionSpec) (protocol.Sub
 	sub.BackoffMs = cmp.Or(spec.BackoffMs, policy.BackoffMs)
 	sub.TimeoutMs = cmp.Or(spec.TimeoutMs, policy.TimeoutMs)
 	sub.TimeoutDefault = sub.Kind == protocol.KindObserve && spec.TimeoutMs == 0
+	d.complete(spec, &sub)
 	name := cmp.Or(spec.Name, sub.Route, sub.Topic)
 	sub.Name = name
 	if sub.Execution != "" {

@@ -73,6 +73,9 @@ func (s *Service) checkDefinitions(ctx context.Context, edit *configEdited, purg
 		if refused = checkChange(queue, now, wanted); refused != nil {
 			break
 		}
+		if wanted != nil && hasBrokers(edit.after.config()) {
+			asking.Go(func() error { return s.grantDefinition(ctx, queue, wanted) })
+		}
 		switch {
 		case wanted == nil && !purge:
 			asking.Go(func() error {

@@ -41,7 +41,7 @@ func (s *Service) hello(ctx context.Context, h protocol.Hello) (protocol.Registe
 			s.tellFeeds(doc, next)
 			err = s.confirm(ctx, doc, next)
 			s.releaseAll(ctx, doc, next)
-			warnings := slices.Concat(s.known.differences(&next.Worker), orderWarnings(&next.Worker), inactiveWarnings(&next.Worker))
+			warnings := slices.Concat(s.known.differences(&next.Worker), orderWarnings(&next.Worker), next.granted, inactiveWarnings(&next.Worker))
 			r := registered(&next.Worker, s.o.keepalive(), warnings)
 			r.Refused = refused
 			return r, err
@@ -76,15 +76,19 @@ func (s *Service) declare(ctx context.Context, h *protocol.Hello, before *worker
 	}
 	now := time.Now().UTC()
 	var err error
-	if next.Worker, err = declare(h, worker, now); err != nil {
+	configured := s.configuration.state().config()
+	if next.Worker, err = declare(h, worker, now, defaultsOf(configured)); err != nil {
 		return nil, nil, err
 	}
 	next.KVRevision = revision
-	settings := s.configuration.settings()
+	settings := configured.Settings(0)
 	for i := range next.Subscriptions {
 		if sub := &next.Subscriptions[i]; sub.TimeoutDefault {
 			sub.TimeoutMs = settings.Observers.ActivationTimeoutMs
 		}
+	}
+	if next.granted, err = s.granted(ctx, &next.Worker, now); err != nil {
+		return nil, nil, err
 	}
 	refused, err := s.claimAll(ctx, before, &next.Worker)
 	if err != nil {

@@ -95,7 +95,7 @@ func stateOf(info *protocol.ObserverInfo) protocol.ObserverState {
 		return protocol.ObserverActive
 	case len(info.Members) > 0:
 		return protocol.ObserverNotActive
-	case info.Receiving:
+	case info.Receiving && (info.DetachedAt.IsZero() || !info.ReceivesUntil.IsZero()):
 		return protocol.ObserverRetained
 	default:
 		return protocol.ObserverOrphan

@@ -49,6 +49,8 @@ type workerDoc struct {
 	Resting []protocol.Subscription `json:"resting,omitempty"`
 	// Left is the newest declaration of a worker that said Bye.
 	Left uint64 `json:"left,omitempty"`
+
+	granted []string // what its brokers warn of
 }
 
 type policyDoc struct {

@@ -101,5 +101,9 @@ func (s *Service) act(ctx context.Context, what string, q protocol.WaitingActReq
 		return protocol.WaitingActReply{}, err
 	}
 	done, err := books.Act(ctx, s.host, askAct, first)
-	return protocol.WaitingActReply{Count: done.Count}, err
+	if err != nil || q.MessageID != "" && done.Count > 0 {
+		return protocol.WaitingActReply{Count: done.Count}, err
+	}
+	far, err := s.actFar(ctx, what, q)
+	return protocol.WaitingActReply{Count: done.Count + far}, err
 }

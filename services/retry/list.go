@@ -237,7 +237,8 @@ func (s *Service) list(ctx context.Context, q protocol.WaitingListRequest) (prot
 		page.Total += row.Total
 	}
 	merge(&page, rows, limit)
-	return page, nil
+	err = s.addFar(ctx, q, &page, limit)
+	return page, err
 }
 
 // merge puts what the ledgers read in order, until one of them has no more at

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -33,7 +34,7 @@ func (s *Service) configure(ctx context.Context) error {
 	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
-			return s.adapt(stored.Config.Adapter)
+			return cmp.Or(s.runIn(ctx, &stored.Config), s.adapt(stored.Config.Adapter))
 		}
 		earlier++
 		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
@@ -93,7 +94,9 @@ var adapters = []adapter{
 
 func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
 	c, _ := config.RabbitMQOf(a)
-	return rabbitmq.New(rabbitmq.Options{Name: id, URL: c.AMQPURL, Prefix: c.Prefix, Logger: log})
+	return rabbitmq.New(rabbitmq.Options{
+		Name: id, URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, Logger: log,
+	})
 }
 
 func makeArtemis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {

@@ -67,7 +67,20 @@ func newConsumer(q *queue, w *worker, since time.Time, s protocol.Subscription) 
 func (c *consumer) update(since time.Time, s protocol.Subscription) {
 	c.setFilter(&s)
 	c.Subscription, c.since = s, since
+	c.follow()
+}
+
+// follow takes over what the settings and the queue's broker say where the
+// subscription says nothing.
+func (c *consumer) follow() {
 	c.limitTime()
+	d := c.q.defaults()
+	if c.RetriesDefault {
+		c.MaxRetries = d.MaxRetries
+	}
+	if c.ConcurrencyDefault {
+		c.Concurrency = d.Concurrency
+	}
 	c.retries = uint32(min(c.policy().maxRetries, math.MaxUint32))
 	c.retriesText = strconv.FormatUint(uint64(c.retries), 10)
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -238,7 +239,7 @@ func (d *directory) applyLocked(w protocol.Worker) {
 
 // server is the worker as one who takes jobs.
 func (r *registration) server() server {
-	return server{worker: r.worker, since: r.record.Since, frames: r.record.Frames, functions: r.jobs}
+	return server{worker: r.worker, namespace: cmp.Or(r.record.Namespace, protocol.DefaultNamespace), since: r.record.Since, frames: r.record.Frames, functions: r.jobs}
 }
 
 // tellJobs sends a lane what a worker takes jobs for, if that is not what it was

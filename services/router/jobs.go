@@ -42,6 +42,16 @@ func functionOf(m *broker.Message) protocol.FunctionSpec {
 	}
 }
 
+// nameless gives up a message that somebody has put straight into a named queue
+// and that is no job.
+func (l *lane) nameless(e *broker.Entry) {
+	meta := l.storeOf(e).Meta(e)
+	meta.Reason, meta.Error = protocol.ReasonRejected, "the message names no function in the header "+protocol.HeaderFunction+": enqueue a job instead, or discard it"
+	meta.LastFailure, meta.FirstFailure, meta.Due = l.wall, l.wall, 0
+	l.giveUp(e, meta)
+	e.Slot = settled
+}
+
 func headerOf(m *broker.Message, name string) string {
 	if v := m.Headers[name]; len(v) > 0 {
 		return v[0]
@@ -160,7 +170,7 @@ func (l *lane) deliverJob(q *queue) bool {
 	if m == nil {
 		return false
 	}
-	n := q.line(functionOf(m))
+	n := q.line(l.s.runs(functionOf(m)))
 	c := n.pick(l.now)
 	l.takeNext(q, first)
 	if c != nil && n.size == 0 {
@@ -169,6 +179,9 @@ func (l *lane) deliverJob(q *queue) bool {
 	}
 	first.Slot = nil // its body is read again when its turn comes
 	q.standAside(n, first)
+	if len(n.consumers) == 0 {
+		l.strangers.add(l, first)
+	}
 	return true
 }
 

@@ -66,6 +66,7 @@ type lane struct {
 	takeover   takeover
 	audits     audits
 	late       late
+	strangers  strangers
 	blocks     blocks
 	// diversionsEnded: there is nothing left of the last owner's.
 	diversionsEnded bool
@@ -191,6 +192,7 @@ func (l *lane) Tick(now time.Time) time.Time {
 	l.strayAgain()
 	l.audits.tick(l)
 	l.late.tick(l)
+	l.strangers.tick(l)
 	l.blocks.tick(l)
 	l.verdicts.tick(l)
 	more := l.dispatch()
@@ -227,7 +229,7 @@ func (l *lane) nextTick() int64 {
 		next = min(next, l.stalledUntil)
 	}
 	next = min(next, l.closedNext(), l.bindings.next(l), l.takeover.next(l), l.audits.next(l), l.verdicts.next(l))
-	next = min(next, l.late.next(l), l.blocks.next(l))
+	next = min(next, l.late.next(l), l.blocks.next(l), l.strangers.next(l))
 	return max(0, next-l.now)
 }
 
@@ -344,6 +346,9 @@ func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 		return
 	case q.over():
 		l.stray(e, q)
+		return
+	case q.jobs != nil && isRemote(e) && functionOf(m).ID == "":
+		l.nameless(e)
 		return
 	case l.follows(q, e, m):
 		l.followLetter([]*broker.Entry{e}, "a message before it in its group was dead-lettered")

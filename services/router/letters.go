@@ -37,6 +37,7 @@ func (o *openLane) serveLetters() error {
 	return errors.Join(
 		serve(o, protocol.VerbLetters, o.letters),
 		serve(o, protocol.VerbLettersAct, o.actOnLetters),
+		o.serveShelves(),
 	)
 }
 
@@ -68,6 +69,11 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 		return page, err
 	}
 	for _, f := range far {
+		if kept, err := f.keepsLetters(q.Queue + q.Topic); err != nil {
+			return page, err
+		} else if !kept {
+			continue
+		}
 		depth, err := f.Depth(ctx, f.queue, nil)
 		if err != nil {
 			return page, err
@@ -87,6 +93,16 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 	})
 	page.Letters = fitting(page.Letters)
 	return page, nil
+}
+
+// keepsLetters says whether the broker has dead letters. Who asks for those of a
+// queue by its name is told that there cannot be any.
+func (f *farQueue) keepsLetters(named string) (bool, error) {
+	kept := f.Capabilities().DeadLetters
+	if kept || named == "" {
+		return kept, nil
+	}
+	return false, broker.Refusal(f, broker.WishDLQ)
 }
 
 // idOf reads a message id; "" is none.
@@ -181,8 +197,8 @@ func instant(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// fitting are the first letters that one answer holds, at least one.
-func fitting(letters []protocol.DeadLetter) []protocol.DeadLetter {
+// fitting are the first that one answer holds, at least one.
+func fitting[L any](letters []L) []L {
 	room := lettersBytes
 	for i := range letters {
 		var size bytes.Buffer
@@ -215,6 +231,11 @@ func (o *openLane) actOnLetters(ctx context.Context, q protocol.BrokerActRequest
 		return reply, err
 	}
 	for _, f := range far {
+		if kept, err := f.keepsLetters(q.Queue + q.Topic); err != nil {
+			return reply, err
+		} else if !kept {
+			continue
+		}
 		if f.refused && q.Action == redrive {
 			n, err := f.meant(ctx, id)
 			if err != nil {

@@ -304,9 +304,10 @@ func (l *lane) stage(p *publication) error {
 	if err := l.mustBeDefined(q); err != nil {
 		return err
 	}
-	if err := l.admits(q, p.size); err != nil {
+	if err := cmp.Or(q.grants(p), l.admits(q, p.size)); err != nil {
 		return err
 	}
+	l.prioritize(p, q)
 	p.by = q.storeOfPublish(p.due)
 	if err := p.by.Publish(broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p}); err != nil {
 		return err

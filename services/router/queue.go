@@ -41,6 +41,8 @@ type queue struct {
 	reading int // entries whose bodies are being read
 	read    int // ready entries whose bodies were read ahead
 
+	sighted *sighting // of a queue with a limit, on a broker
+
 	counts *counts        // of this turn, if there are any
 	at     *tracing.Place // made when it is first asked for
 

@@ -138,6 +138,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 		sum.counters.Add(&t.counters)
 		sum.queues += t.queues
 		sum.moving += t.moving
+		sum.far += t.far
 		sum.unattended += t.unattended
 		sum.stalled = max(sum.stalled, t.stalled)
 		sum.messages, sum.bytes = max(sum.messages, t.messages), max(sum.bytes, t.bytes)
@@ -150,7 +151,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 		Counters: told(&sum.counters), Routes: sum.counters.Told(),
 		Gauges: map[string]float64{
 			"lanes": float64(len(found)), "queues": float64(sum.queues), "workers": float64(len(s.directory.all())),
-			"ready": float64(load.Messages) - float64(sum.moving) - held, "in_flight": held,
+			"ready": float64(load.Messages+sum.far) - float64(sum.moving) - held, "in_flight": held,
 			"moving": float64(sum.moving), "bytes": float64(load.Bytes),
 			"unattended_queues": float64(sum.unattended), "stalled_seconds": sum.stalled.Seconds(),
 		},
@@ -184,6 +185,7 @@ type totals struct {
 	queues     int
 	unattended int // queues with messages and no consumer
 	moving     int64
+	far        int64 // messages that brokers have delivered to the lane
 	stalled    time.Duration
 	// Of the limits of one queue the fullest queue uses so much.
 	messages, bytes float64
@@ -206,6 +208,11 @@ func (q *queue) stalled(now int64) time.Duration {
 func (l *lane) total() totals {
 	var t totals
 	t.counters = books.Counted(l.ledger)
+	for i := range l.remotes {
+		for queue := range l.remotes[i].store.Queues() {
+			t.far += int64(l.remotes[i].store.Live(queue))
+		}
+	}
 	for at := range l.ledger.Queues() {
 		if scope.OfDiagnosis(at.Name) {
 			continue

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // Limits bound what may be published; 0 is no limit. They never stop what was
@@ -30,13 +31,51 @@ func (l *lane) admits(q *queue, size int64) error {
 func (l *lane) queueAdmits(q *queue, size int64) error {
 	lim := l.s.o.Limits
 	messages, bytes := q.live()
+	if lim.QueueMessages > 0 && q.isRemote() {
+		messages += l.heldFar(q) - q.staged
+	}
 	if lim.QueueMessages > 0 && messages >= lim.QueueMessages {
 		return protocol.Errorf(protocol.CodeQuotaExceeded, "the queue %s holds %d messages, its limit: start a worker for it, or raise limits.queue_messages", q.name, messages)
 	}
 	if lim.QueueBytes > 0 && bytes+size > lim.QueueBytes {
 		return protocol.Errorf(protocol.CodeQuotaExceeded, "the queue %s holds %d bytes of %d: start a worker for it, or raise limits.queue_bytes", q.name, bytes, lim.QueueBytes)
 	}
+	if q.sighted != nil {
+		q.sighted.published++
+	}
 	return nil
+}
+
+// sighting is what a broker was seen to hold of a queue, ready or in workers'
+// hands, and what was published to it since.
+type sighting struct {
+	at        int64 // Service.clock
+	looking   bool
+	held      int64
+	published int64
+}
+
+// sightFor is how long a sighting stands.
+const sightFor = int64(500 * time.Millisecond)
+
+// heldFar is how many messages the queue's broker holds, as far as it was looked
+// at: it is looked at while publishes come, so that none waits for that.
+func (l *lane) heldFar(q *queue) int64 {
+	r := q.remote()
+	if q.sighted == nil {
+		q.sighted = &sighting{at: l.now - sightFor}
+	}
+	s := q.sighted
+	if !s.looking && l.now >= s.at+sightFor {
+		s.looking, s.held, s.published = true, s.held+s.published, 0
+		l.lookAt(r, q.name, func(d broker.Depth, err error) {
+			s.looking, s.at = false, l.now
+			if err == nil { // what is on its way there may be in it or not
+				s.held, s.published = d.Ready+int64(q.far()), q.staged
+			}
+		})
+	}
+	return s.held + s.published
 }
 
 // meshAdmits refuses n messages that have one body.

@@ -209,7 +209,9 @@ func (l *lane) isFar(name string) bool {
 
 // countedFar are the counters of a queue of a broker's. No record of its messages
 // is waited for, so that some of them are on their way to the log.
-func (l *lane) countedFar(name string) map[string]uint64 {
+func (l *lane) countedFar(name string) map[string]uint64 { return ledger.Shown(l.counters(name)) }
+
+func (l *lane) counters(name string) *[ledger.NumCounters]uint64 {
 	sum := l.ledger.Uncommitted(name)
 	if at := l.ledger.Queue(name); at != nil {
 		for i, n := range at.Counters {
@@ -221,7 +223,7 @@ func (l *lane) countedFar(name string) map[string]uint64 {
 			sum[i] += n
 		}
 	}
-	return ledger.Shown(&sum)
+	return &sum
 }
 
 // traced is what is kept of an entry's trace in memory.
@@ -431,14 +433,38 @@ func (l *lane) purgeRemotes(execution string) {
 			}
 		}
 		for _, name := range all {
-			l.remotes[i].store.Forget(name)
+			l.forgetRemote(name)
 		}
 	}
 }
 
+// forgetRemote removes a queue from the brokers that have it, with all it holds.
 func (l *lane) forgetRemote(name string) {
+	far := false
 	for i := range l.remotes {
+		far = far || l.remotes[i].store.Has(name)
 		l.remotes[i].store.Forget(name)
+	}
+	if far {
+		l.closeBooks(name, ledger.Discarded)
+	}
+}
+
+// closeBooks counts what was on brokers, and is not there any more, as ended in
+// that way, so that the ledger's counters say again what the ledger holds.
+func (l *lane) closeBooks(name string, how ledger.Counter) {
+	kept := int64(0)
+	for e := range l.ledger.EntriesIn(func(q *ledger.Queue) bool { return q.Name == name }) {
+		if !e.Decided {
+			kept++
+		}
+	}
+	c := l.counters(name)
+	switch left := ledger.In(c) - ledger.Out(c) - kept; {
+	case left > 0:
+		l.ledger.Count(name, how, uint64(left))
+	case left < 0:
+		l.ledger.Count(name, ledger.Published, uint64(-left))
 	}
 }
 
@@ -463,17 +489,25 @@ func (l *lane) emptying(name string) bool {
 const lookTimeout = 5 * time.Second
 
 func (l *lane) removeIfEmpty(r *remote, name string) {
+	l.lookAt(r, name, func(depth broker.Depth, err error) {
+		delete(r.looking, name)
+		if err == nil && depth == (broker.Depth{}) && r.store.Live(name) == 0 {
+			r.store.Forget(name)
+			if !l.isFar(name) {
+				l.closeBooks(name, ledger.WrittenOff)
+			}
+		}
+	})
+}
+
+// lookAt has f called with what the broker has of a queue.
+func (l *lane) lookAt(r *remote, name string, f func(broker.Depth, error)) {
 	delays := r.delays(name)
 	l.s.lanes.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 		defer cancel()
 		depth, err := r.Depth(ctx, name, delays)
-		l.Post(func() {
-			delete(r.looking, name)
-			if err == nil && depth == (broker.Depth{}) && r.store.Live(name) == 0 {
-				r.store.Forget(name)
-			}
-		})
+		l.Post(func() { f(depth, err) })
 	})
 }
 
@@ -523,6 +557,8 @@ type farQueue struct {
 	live   int64 // delivered to the lane
 	// refused: its execution is closed, so that nothing may be redriven.
 	refused bool
+	// consumed: the broker delivers its messages to the lane.
+	consumed bool
 }
 
 // farQueues are the lane's that are wanted.
@@ -531,7 +567,10 @@ func (l *lane) farQueues(wanted func(queue string) bool) (all []farQueue) {
 		r := &l.remotes[i]
 		for queue, delays := range r.store.Queues() {
 			if wanted(queue) {
-				all = append(all, farQueue{r.remoteBroker, queue, delays, int64(r.store.Live(queue)), l.closed.Refuses(queue) != nil})
+				q := l.queues[queue]
+				all = append(all, farQueue{
+					r.remoteBroker, queue, delays, int64(r.store.Live(queue)), l.closed.Refuses(queue) != nil, q != nil && q.window() > 0 && !l.draining,
+				})
 			}
 		}
 	}
@@ -617,10 +656,10 @@ func (o *openLane) definedFar(ctx context.Context, q *protocol.LaneDefinition, t
 		if err != nil {
 			return err
 		}
-		if jobs := f.live + depth.Ready + depth.Waiting; purge {
-			told.Discarded += jobs
+		if purge {
+			told.Discarded += f.live + depth.Ready + depth.Waiting
 		} else {
-			told.Jobs += jobs
+			told.Jobs += f.live + depth.Ready // what waits is told by who lists it
 		}
 	}
 	if !purge || len(far) == 0 {

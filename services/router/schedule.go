@@ -14,6 +14,9 @@ func (l *lane) later(e *broker.Entry) {
 	if scheduled(e) && !l.staysInOrder(e) && l.sendAway(e) {
 		return
 	}
+	if l.staysInOrder(e) {
+		l.queueOf(e).take(e)
+	}
 	l.pause(e)
 }
 

@@ -107,7 +107,9 @@ type Service struct {
 	maxPayload int
 	words      words // of publishes to the builtin transport
 	remotes    []*remoteBroker
-	adapter    *remoteBroker // that queues are on; nil: builtin
+	// takersOwn: a job runs in the namespace of who takes it.
+	takersOwn bool
+	adapter   *remoteBroker // that queues are on; nil: builtin
 
 	settings    settings
 	directory   *directory

@@ -11,6 +11,7 @@ import (
 // server is a worker that takes jobs, as the registry describes it.
 type server struct {
 	worker    *worker
+	namespace string
 	since     time.Time
 	frames    string
 	functions []protocol.ServedFunction
@@ -35,8 +36,8 @@ func takesJobs(w *protocol.Worker) []protocol.ServedFunction {
 func (l *lane) serve(now server) {
 	w, before := now.worker, l.servers[now.worker]
 	for _, f := range before.functions {
-		if !slices.ContainsFunc(now.functions, func(x protocol.ServedFunction) bool { return x.FunctionSpec == f.FunctionSpec }) {
-			l.dismiss(w, f.FunctionSpec)
+		if !slices.ContainsFunc(now.functions, func(x protocol.ServedFunction) bool { return x.FunctionSpec == f.FunctionSpec }) && l.s.takes(&before, f.FunctionSpec) {
+			l.dismiss(w, l.s.runs(f.FunctionSpec))
 		}
 	}
 	l.servers[w] = now
@@ -45,16 +46,21 @@ func (l *lane) serve(now server) {
 	}
 	for i := range now.functions {
 		f := &now.functions[i]
-		if l.serving[f.FunctionSpec] == nil {
-			l.serving[f.FunctionSpec] = make(map[*worker]*protocol.ServedFunction)
+		if !l.s.takes(&now, f.FunctionSpec) {
+			continue
 		}
-		l.serving[f.FunctionSpec][w] = f
+		runs := l.s.runs(f.FunctionSpec)
+		if l.serving[runs] == nil {
+			l.serving[runs] = make(map[*worker]*protocol.ServedFunction)
+		}
+		l.serving[runs][w] = f
 		for _, q := range l.named {
-			if n := q.jobs.lines[f.FunctionSpec]; n != nil {
+			if n := q.jobs.lines[runs]; n != nil {
 				l.employ(q, n, w, f)
 			}
 		}
 	}
+	l.strangers.changed = true
 	for _, q := range l.named {
 		q.demand()
 		l.wake(q)

@@ -58,11 +58,18 @@ func (o *openLane) configure(ctx context.Context, now protocol.Settings) (protoc
 	return ask(ctx, o, func(*lane) protocol.Empty { return protocol.Empty{} })
 }
 
-// settingsChanged has the next deliveries begin as the settings say.
+// settingsChanged has the next deliveries begin as the settings and the brokers
+// say.
 func (l *lane) settingsChanged() {
-	for _, consumers := range l.consumers {
-		for _, c := range consumers {
-			c.limitTime()
+	for _, q := range l.queues {
+		if q.jobs != nil || len(q.consumers) == 0 {
+			continue
 		}
+		for _, c := range q.consumers {
+			c.follow()
+			q.attach(c)
+		}
+		q.demand()
+		l.wake(q)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -148,6 +147,7 @@ func (o *openLane) open(ctx context.Context) error {
 		serve(o, protocol.VerbClose, o.tell),
 		serve(o, protocol.VerbForget, o.forgetQueue),
 		serve(o, protocol.VerbDefine, o.define),
+		serve(o, protocol.VerbGrant, o.grant),
 		serve(o, protocol.VerbAudit, o.audit),
 		serve(o, protocol.VerbEntry, o.entry),
 		o.serveLetters(),
@@ -183,11 +183,6 @@ func ask[R any](ctx context.Context, o *openLane, f func(l *lane) R) (R, error) 
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}
-}
-
-func (o *openLane) audit(ctx context.Context, _ protocol.Empty) (protocol.LedgerAudit, error) {
-	audit, err := ask(ctx, o, func(l *lane) ledger.Audit { return l.ledger.Audit() })
-	return books.Audited(o.at.name, &audit), err
 }
 
 func (o *openLane) outcome(m *nats.Msg) {

@@ -64,13 +64,14 @@ func (l *lane) stageTopic(p *publication) error {
 		return nil
 	}
 	for _, q := range p.to {
-		if err := l.queueAdmits(q, p.size); err != nil {
+		if err := cmp.Or(q.grants(p), l.queueAdmits(q, p.size)); err != nil {
 			return err
 		}
 	}
 	if err := l.meshAdmits(int64(len(p.to)), p.size); err != nil {
 		return err
 	}
+	l.prioritize(p, p.to...)
 	err := l.publishTopic(p, copies)
 	if err == nil {
 		l.stagingTopic(p, 1)

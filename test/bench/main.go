@@ -30,6 +30,7 @@ func run(args []string) int {
 	parser := kong.Must(&c, kong.Name("bench"), kong.Description("Measures the mesh beside raw JetStream on this machine."), kong.UsageOnError(), kong.Vars{
 		"tmp":       os.TempDir(),
 		"scenarios": names(scenarios(full), func(s scenario) string { return s.name }),
+		"brokers":   brokerNames(),
 		"systems":   names(systems, func(s system) string { return s.name }),
 	})
 	chosen, err := parser.Parse(args)

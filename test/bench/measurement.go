@@ -34,7 +34,7 @@ func measure(ctx context.Context, sc *scenario, sys system, o settings, data, pr
 	}
 	defer func() { err = errors.Join(err, untrace()) }()
 	m := &measurement{settings: o}
-	url := sys.amqp
+	url := sys.at
 	if sys.serve != nil {
 		if m.server, err = startServer(ctx, sys, data); err != nil {
 			return nil, spent, err

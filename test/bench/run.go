@@ -11,12 +11,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 )
 
 type runCommand struct {
-	Broker  string        `help:"Measure the mesh with its queues on a broker beside a raw client of it (rabbitmq), which is started as deploy/brokers says." placeholder:"NAME"`
+	Broker  string        `help:"Measure the mesh with its queues on a broker beside a raw client of it (${brokers}), which is started as deploy/brokers says." placeholder:"NAME"`
 	Quick   bool          `help:"A minute's worth: one round, short, fewer queues and messages."`
 	Only    []string      `help:"Only these scenarios (${scenarios})."                            placeholder:"NAME"`
 	Systems []string      `help:"Only these systems (${systems})."                                placeholder:"NAME"`
@@ -27,7 +25,7 @@ type runCommand struct {
 	JSON    bool          `help:"Print every value as JSON instead of the tables."`
 	Into    string        `help:"Markdown file to write the tables into as well, in place of what stands between the lines <!-- results --> and <!-- /results -->." placeholder:"FILE" type:"existingfile"`
 
-	rabbitMQ *live.RabbitMQ // of the run, a virtual host for each measurement
+	beside *beside // of the run, with a place for each measurement; nil: none
 }
 
 // Run measures and reports.
@@ -48,12 +46,14 @@ func (c *runCommand) Run(ctx context.Context) error {
 	}
 	measured := systems
 	if c.Broker != "" {
-		if measured = besides[c.Broker]; measured == nil {
-			return fmt.Errorf("no broker %q is measured: rabbitmq is", c.Broker)
+		start := brokers[c.Broker]
+		if start == nil {
+			return fmt.Errorf("no broker %q is measured, but: %s", c.Broker, brokerNames())
 		}
-		if c.rabbitMQ, err = live.RunRabbitMQ(c.Data); err != nil {
+		if c.beside, err = start(c.Data); err != nil {
 			return err
 		}
+		measured = c.beside.systems
 	}
 	beside, err := choose(measured, c.Systems, func(s system) string { return s.name })
 	if err != nil {
@@ -126,11 +126,12 @@ func (c *runCommand) measureAll(ctx context.Context, r *report) error {
 
 func (c *runCommand) measureOne(ctx context.Context, r *report, sc *scenario, sys system, round int) error {
 	remove := func() error { return nil }
-	if c.rabbitMQ != nil {
+	if c.beside != nil {
 		var err error
-		if sys.amqp, remove, err = c.rabbitMQ.MakeVirtualHost(); err != nil {
+		if sys.at, remove, err = c.beside.place(); err != nil {
 			return err
 		}
+		sys.adapter = c.Broker + " " + c.beside.key
 	}
 	values, spent, err := measure(ctx, sc, sys, r.Settings, c.Data, c.Profile)
 	if err = errors.Join(err, remove()); err != nil {

@@ -102,7 +102,7 @@ func scenarios(s settings) []scenario {
 
 // has says whether the scenario runs on a system.
 func (s *scenario) has(sys system) bool {
-	if sys.name == rawRabbit || sys.name == meshRabbit {
+	if slices.Contains(besideBrokers, sys.name) {
 		return slices.Contains(onBrokers, s.name)
 	}
 	if len(s.systems) == 0 {
@@ -113,6 +113,9 @@ func (s *scenario) has(sys system) bool {
 
 // four are what every scenario runs on that does not say otherwise.
 var four = []string{raw, mesh2m, rawAlways, meshAlways}
+
+// besideBrokers are the systems of brokers.
+var besideBrokers = []string{rawRabbit, meshRabbit, rawArtemis, meshArtemis}
 
 // onBrokers are the scenarios that are measured beside a raw broker.
 var onBrokers = []string{"jobs", "jobs-1k", "queues-10", "latency"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
 	"github.com/waybill-mq/waybill/internal/config"
@@ -11,9 +12,10 @@ import (
 )
 
 type serveMeshCommand struct {
-	Sync up.Sync `help:"When what is answered is on the disk."`
-	Data string  `required:""`
-	AMQP string  `name:"amqp" help:"The RabbitMQ that has the queues; default none."`
+	Sync    up.Sync `help:"When what is answered is on the disk."`
+	Data    string  `required:""`
+	Adapter string  `help:"The broker that has the queues, and the key of its configuration for where it is, as in: rabbitmq amqp_url. Default: none."`
+	At      string  `help:"Where that broker is."`
 }
 
 // Run serves what waybill up serves.
@@ -25,8 +27,8 @@ func (c *serveMeshCommand) Run(ctx context.Context) error {
 	}
 	defer flush()
 	o := up.Options{Data: c.Data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Sync: c.Sync, Version: version, Logger: log}
-	if c.AMQP != "" {
-		o.Change = config.Document{"adapter": map[string]any{"name": "rabbitmq", "config": map[string]any{"amqp_url": c.AMQP}}}
+	if name, key, chosen := strings.Cut(c.Adapter, " "); chosen {
+		o.Change = config.Document{"adapter": map[string]any{"name": name, "config": map[string]any{key: c.At}}}
 	}
 	mesh, err := up.Start(ctx, o)
 	if err != nil {

@@ -41,8 +41,8 @@ func startServer(ctx context.Context, s system, data string) (*server, error) {
 		return nil, err
 	}
 	args := append(slices.Clone(s.serve), "--data="+dir)
-	if s.amqp != "" {
-		args = append(args, "--amqp="+s.amqp)
+	if s.at != "" {
+		args = append(args, "--adapter="+s.adapter, "--at="+s.at)
 	}
 	srv := &server{dir: dir, cmd: exec.CommandContext(ctx, program, args...)}
 	srv.cmd.Stderr = os.Stderr

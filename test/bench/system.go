@@ -11,20 +11,23 @@ type system struct {
 	title   string
 	serve   []string // arguments that make this program its server; none: it needs none
 	connect func(ctx context.Context, url string) (broker, error)
-	// amqp is the RabbitMQ of one measurement, for the systems beside it.
-	amqp string
+	// at is where the queues of one measurement are, for the systems beside a broker,
+	// and adapter how the mesh is told: "NAME KEY".
+	at, adapter string
 }
 
 // The systems, by name.
 const (
-	raw        = "raw"
-	rawAlways  = "raw-always"
-	mesh2m     = "mesh-2m"
-	meshAlways = "mesh-always"
-	rawEach    = "raw-each"
-	inProcess  = "in-process"
-	rawRabbit  = "raw-rabbitmq"
-	meshRabbit = "mesh-rabbitmq"
+	raw         = "raw"
+	rawAlways   = "raw-always"
+	mesh2m      = "mesh-2m"
+	meshAlways  = "mesh-always"
+	rawEach     = "raw-each"
+	inProcess   = "in-process"
+	rawRabbit   = "raw-rabbitmq"
+	meshRabbit  = "mesh-rabbitmq"
+	rawArtemis  = "raw-artemis"
+	meshArtemis = "mesh-artemis"
 )
 
 // systems are in the order they take turns. The two that are like each other
@@ -36,15 +39,6 @@ var systems = []system{
 	{name: meshAlways, title: "mesh, sync always", serve: []string{"serve-mesh", "--sync=always"}, connect: connectMesh},
 	{name: rawEach, title: "raw JetStream, sync 2m, a consumer for each queue", serve: []string{"serve-raw", "--sync=2m"}, connect: connectRawEach},
 	{name: inProcess, title: "a Go channel", connect: func(context.Context, string) (broker, error) { return newInProcess(), nil }},
-}
-
-// besides are the systems that are compared where the mesh's queues are on a
-// broker, by the broker's name.
-var besides = map[string][]system{
-	"rabbitmq": {
-		{name: rawRabbit, title: "raw RabbitMQ, quorum queues", connect: connectAMQP},
-		{name: meshRabbit, title: "mesh on RabbitMQ", serve: []string{"serve-mesh", "--sync=always"}, connect: connectMesh},
-	},
 }
 
 // broker is a system as its users see it. Queues have numbers.

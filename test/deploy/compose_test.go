@@ -28,8 +28,9 @@ type variant struct{ file, profile string }
 var (
 	builtin  = variant{"compose.yaml", ""}
 	rabbitMQ = variant{"compose.yaml", "rabbitmq"}
+	artemis  = variant{"compose.yaml", "artemis"}
 	services = variant{"services.yaml", ""}
-	variants = []variant{builtin, rabbitMQ, services}
+	variants = []variant{builtin, rabbitMQ, artemis, services}
 )
 
 // load reads the file as Docker does: against the schema, with these variables.
@@ -78,7 +79,7 @@ func TestServicesOfEachFile(t *testing.T) {
 		}
 	}
 	for v, want := range map[variant][]string{
-		builtin: {"collector", "waybill"}, rabbitMQ: {"collector", "rabbitmq", "waybill"},
+		builtin: {"collector", "waybill"}, rabbitMQ: {"collector", "rabbitmq", "waybill"}, artemis: {"artemis", "collector", "waybill"},
 		services: {"dlq", "gateway", "nats", "registry", "retry", "router"},
 	} {
 		if got := slices.Sorted(maps.Keys(v.loaded(t).Services)); !slices.Equal(got, want) {
@@ -89,7 +90,7 @@ func TestServicesOfEachFile(t *testing.T) {
 
 // Without a password there is no broker to start: none is in a file.
 func TestNoSecretIsInAFile(t *testing.T) {
-	for _, v := range []variant{rabbitMQ} {
+	for _, v := range []variant{rabbitMQ, artemis} {
 		if _, err := v.load(t); err == nil || !strings.Contains(err.Error(), "BROKER_PASSWORD") {
 			t.Errorf("%v without the variable: %v", v, err)
 		}
@@ -105,7 +106,7 @@ func TestNoSecretIsInAFile(t *testing.T) {
 			}
 		}
 	}
-	for v, address := range map[variant]string{rabbitMQ: "WAYBILL_ADAPTER_CONFIG_AMQP_URL"} {
+	for v, address := range map[variant]string{rabbitMQ: "WAYBILL_ADAPTER_CONFIG_AMQP_URL", artemis: "WAYBILL_ADAPTER_CONFIG_URL"} {
 		given := v.loaded(t).Services["waybill"].Environment[address]
 		if given == nil || !strings.Contains(*given, "from-outside") {
 			t.Errorf("%v: the mesh is not given the password: %v", v, given)
@@ -262,7 +263,7 @@ func TestServices(t *testing.T) {
 	for _, kept := range []struct {
 		variant
 		name, path string
-	}{{builtin, "waybill", "/data"}, {rabbitMQ, "rabbitmq", "/var/lib/rabbitmq"}, {services, "nats", "/data"}} {
+	}{{builtin, "waybill", "/data"}, {rabbitMQ, "rabbitmq", "/var/lib/rabbitmq"}, {artemis, "artemis", "/var/lib/artemis-instance"}, {services, "nats", "/data"}} {
 		if !slices.ContainsFunc(kept.loaded(t).Services[kept.name].Volumes, func(v types.ServiceVolumeConfig) bool {
 			return v.Type == types.VolumeTypeVolume && v.Target == kept.path
 		}) {
@@ -274,12 +275,27 @@ func TestServices(t *testing.T) {
 // The variables are those that the program reads.
 func TestVariablesAreKnown(t *testing.T) {
 	known := config.Variables(nil)
-	for _, v := range variants[:2] {
+	for _, v := range variants[:3] {
 		for name := range v.loaded(t).Services["waybill"].Environment {
 			if _, ok := known[name]; strings.HasPrefix(name, "WAYBILL_") && !ok {
 				t.Errorf("%v: waybill knows no variable %s", v, name)
 			}
 		}
+	}
+}
+
+// Artemis is given our configuration, which listens where it is published.
+func TestArtemis(t *testing.T) {
+	s := artemis.loaded(t).Services["artemis"]
+	if !slices.ContainsFunc(s.Volumes, func(v types.ServiceVolumeConfig) bool {
+		return v.Source != "" && filepath.Base(v.Source) == "broker.xml" && v.Target == "/var/lib/artemis-instance/etc-override/broker.xml" && v.ReadOnly
+	}) {
+		t.Errorf("it is given %v", s.Volumes)
+	}
+	text := read(t, brokerXML)
+	if host := s.Environment["JAVA_ARGS_APPEND"]; host == nil || *host != "-Dwaybill.host=0.0.0.0" ||
+		!strings.Contains(text, "tcp://${waybill.host:127.0.0.1}:${waybill.stomp:61613}?") || s.Ports[0].Target != 61613 {
+		t.Errorf("it does not listen where it is published: %v, %v", host, s.Ports)
 	}
 }
 

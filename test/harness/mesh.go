@@ -76,11 +76,12 @@ func (m *Mesh) start(listen, web string) {
 		if m.process.Ended() {
 			m.t.Fatalf("waybill up ended (%v):\n%s", m.process.cmd.ProcessState, m.process.Output())
 		}
-		return m.ready()
+		return m.Ready()
 	})
 }
 
-func (m *Mesh) ready() bool {
+// Ready says whether the mesh says that it is.
+func (m *Mesh) Ready() bool {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.HTTP+"/readyz", http.NoBody)

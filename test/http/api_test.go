@@ -110,11 +110,12 @@ func TestABatchSaysWhatBecameOfEach(t *testing.T) {
 		{"topic": "t", "execution": "e", "route": "r"},
 		{"execution": "e", "route": "r", "payload_base64": []byte{0xff, 0}},
 		{"execution": "e", "route": "r", "headers": map[string]string{"Nats-X": "1"}},
+		{"execution": "e", "route": "r", "dedup_id": "a\nb"},
 	}}), http.StatusOK)
-	if len(out.Results) != 6 || out.Failed != 3 {
+	if len(out.Results) != 7 || out.Failed != 4 {
 		t.Fatalf("got %+v", out)
 	}
-	for i, code := range map[int]protocol.Code{1: protocol.CodeInvalidName, 3: protocol.CodeInvalidArgs, 5: protocol.CodeReservedHeader} {
+	for i, code := range map[int]protocol.Code{1: protocol.CodeInvalidName, 3: protocol.CodeInvalidArgs, 5: protocol.CodeReservedHeader, 6: protocol.CodeInvalidArgs} {
 		if r := out.Results[i]; r.Ack != nil || r.Error == nil || r.Error.Code != code {
 			t.Errorf("message %d: %+v, want %s", i, r, code)
 		}
@@ -343,6 +344,10 @@ func TestWhatIsRefusedIsAProblemWithACode(t *testing.T) {
 		"dedup id twice":     {call(t, m.HTTP, "POST", publish, "x", "Nats-Msg-Id", "1", "nats-msg-id", "2"), 400, protocol.CodeInvalidArgs},
 		"delay twice":        {call(t, m.HTTP, "POST", publish, "x", "Waybill-Delay-Ms", "1", "Waybill-Delay-Ms", "1"), 400, protocol.CodeInvalidArgs},
 		"group twice":        {call(t, m.HTTP, "POST", api+"/topics/t/messages", "x", "Waybill-Group", "a", "Waybill-Group", "b"), 400, protocol.CodeInvalidArgs},
+		"dedup id empty":     {call(t, m.HTTP, "POST", publish, "x", "Nats-Msg-Id", ""), 400, protocol.CodeInvalidArgs},
+		"group empty":        {call(t, m.HTTP, "POST", publish, "x", "Waybill-Group", ""), 400, protocol.CodeInvalidArgs},
+		"time empty":         {call(t, m.HTTP, "POST", publish, "x", "Waybill-Deliver-At", ""), 400, protocol.CodeInvalidArgs},
+		"empty in a batch":   {send(t, m.HTTP, "POST", api+"/messages", map[string]any{"messages": []any{map[string]any{"topic": "t", "dedup_id": ""}}}), 400, protocol.CodeInvalidArgs},
 		"content type twice": {call(t, m.HTTP, "POST", publish, "x", "Content-Type", "a/b", "Content-Type", "c/d"), 400, protocol.CodeInvalidArgs},
 		"diagnosis":          {call(t, m.HTTP, "POST", api+"/queues/waybill-diagnosis-mine/r/messages", "x"), 400, protocol.CodeInvalidName},
 		"diagnosis topic":    {call(t, m.HTTP, "POST", api+"/topics/waybill-diagnosis-mine.a/messages", "x"), 400, protocol.CodeInvalidName},

@@ -155,6 +155,31 @@ func TestWhatAWebhookAnswersIsTheOutcome(t *testing.T) {
 	}
 }
 
+// TestWhatHTTPCannotCarryIsRejected: trying again would not help, and what
+// comes behind it is called with.
+func TestWhatHTTPCannotCarryIsRejected(t *testing.T) {
+	t.Parallel()
+	m := harness.Start(t)
+	hook := newTarget(t, ok)
+	addWebhook(t, m, document{"name": "w", "url": hook.URL, "execution": "e", "route": "r", "backoff_ms": 1, "max_retries": 2})
+	c := m.Connect()
+	for _, opt := range []client.PublishOption{client.Header("a", "x\x01"), client.Header(protocol.HeaderCorrelation, "\x7f"), client.InGroup("g\x1b")} {
+		if _, err := c.Publish(t.Context(), client.Queue("e", "r"), []byte("never"), opt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, m, "r", "called")
+	if got := harness.Receive(t, "the call", hook.calls); got.payload != "called" {
+		t.Errorf("it was called with %q", got.payload)
+	}
+	harness.Await(t, "the three are dead", func() bool { return dead(t, m, "").Total == 3 })
+	for _, letter := range dead(t, m, "").Letters {
+		if letter.Reason != protocol.ReasonRejected || letter.Attempts != 1 || !strings.Contains(letter.Error, "has a control character") {
+			t.Errorf("%+v", letter)
+		}
+	}
+}
+
 func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
 	m := harness.Start(t)

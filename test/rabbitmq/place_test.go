@@ -33,6 +33,7 @@ func TestOnTheBroker(t *testing.T) {
 	for name, test := range map[string]func(*place){
 		"HoldingQueueOutlivesItsMessages": (*place).holdingQueue, "Names": (*place).names,
 		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
+		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,6 +56,30 @@ func (p *place) channel() *amqp.Channel {
 		p.Fatal(err)
 	}
 	return ch
+}
+
+// put publishes as a program does that knows RabbitMQ alone, once the queue takes
+// it.
+func (p *place) put(queue string, message amqp.Publishing) {
+	p.Helper()
+	ch := p.channel()
+	if err := ch.Confirm(false); err != nil {
+		p.Fatal(err)
+	}
+	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
+	harness.Await(p, queue+" to take a message", func() bool {
+		confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, message)
+		if err != nil {
+			p.Fatal(err)
+		}
+		confirmed := confirm.Wait()
+		select {
+		case <-returns:
+			return false
+		default:
+			return confirmed
+		}
+	})
 }
 
 // depth is how many messages wait in a queue; -1: there is none.

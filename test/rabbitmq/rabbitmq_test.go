@@ -218,10 +218,12 @@ func TestStrangersMessages(t *testing.T) {
 }
 
 // A queue that is there with other arguments is used as it is, and the others are
-// not hurt.
+// not hurt. Whoever moves here from a system with the same names finds what is in
+// its queues.
 func TestQueuesDeclaredByOthers(t *testing.T) {
 	address := live.SharedRabbitMQ(t).VirtualHost(t)
 	ch := stranger(t, address)
+	movedBacklog(t, ch)
 	if _, err := ch.QueueDeclare("queue:e1:old", true, false, false, false, amqp.Table{"x-max-length": int32(1000)}); err != nil {
 		t.Fatal(err)
 	}
@@ -250,6 +252,58 @@ func TestQueuesDeclaredByOthers(t *testing.T) {
 		out := m.Process().Output()
 		return strings.Contains(out, "queue=queue:e1:old") && strings.Contains(out, "argument=x-")
 	})
+	takesMovedBacklog(t, c)
+}
+
+// movedBacklog leaves messages where another system has those of an observer, a
+// group and a named queue.
+func movedBacklog(t *testing.T, ch *amqp.Channel) {
+	t.Helper()
+	err := ch.ExchangeDeclare("iii.moved.exchange", amqp.ExchangeFanout, true, false, false, false, nil)
+	for _, queue := range []string{"iii.moved.observer:audit.queue", "iii.moved.@mail.queue", "iii.__fn_queue::moved.queue"} {
+		_, failed := ch.QueueDeclare(queue, true, false, false, false, nil)
+		err = errors.Join(err, failed)
+		if !strings.Contains(queue, "__fn_queue") {
+			err = errors.Join(err, ch.QueueBind(queue, "", "iii.moved.exchange", false, nil))
+		}
+	}
+	job := amqp.Publishing{Headers: amqp.Table{protocol.HeaderFunction: "moved::work"}, Body: []byte(`"job"`)}
+	err = errors.Join(err,
+		ch.PublishWithContext(t.Context(), "iii.moved.exchange", "", true, false, amqp.Publishing{Body: []byte(`"left"`)}),
+		ch.PublishWithContext(t.Context(), "", "iii.__fn_queue::moved.queue", true, false, job))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func takesMovedBacklog(t *testing.T, c *client.Client) {
+	t.Helper()
+	got := make(chan string, 10)
+	for _, opt := range []client.WorkOption{client.ID("audit"), client.Group("mail")} {
+		if _, err := c.Observe(t.Context(), "moved", func(_ context.Context, d *client.Delivery) error {
+			got <- string(d.Data)
+			return nil
+		}, opt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Handle(t.Context(), protocol.DefaultNamespace, "moved::work", func(_ context.Context, input []byte) ([]byte, error) {
+		got <- string(input)
+		return nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Define(t.Context(), "moved", client.QueueConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, c, client.Topic("moved"), `"fresh"`)
+	seen := map[string]int{}
+	for range 5 {
+		seen[harness.Receive(t, "the backlog and what is fresh", got)]++
+	}
+	if seen[`"left"`] != 2 || seen[`"fresh"`] != 2 || seen[`"job"`] != 1 {
+		t.Errorf("handled are %v", seen)
+	}
 }
 
 // A connection that is cut while a handler runs gives its message back: what the

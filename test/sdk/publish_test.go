@@ -65,6 +65,11 @@ func TestBadMessagesAreNotSent(t *testing.T) {
 	wantCode(t, publish(queue, client.Header("a:b", "x")), protocol.CodeInvalidArgs)
 	wantCode(t, publish(queue, client.Header("a", "x\r\nb")), protocol.CodeInvalidArgs)
 	wantCode(t, publish(queue, client.Header("a", " x")), protocol.CodeInvalidArgs)
+	for _, mangled := range []string{"x\r\nb", "x\x00", " x", "x\t"} { // two ids would be one
+		wantCode(t, publish(queue, client.DedupID(mangled)), protocol.CodeInvalidArgs)
+		wantCode(t, publish(queue, client.InGroup(mangled)), protocol.CodeInvalidArgs)
+		wantCode(t, publish(client.Job("q", "default", "f"), client.JobReceipt(mangled)), protocol.CodeInvalidArgs)
+	}
 	wantCode(t, publish(queue, client.DedupID(strings.Repeat("d", protocol.MaxDedupID+1))), protocol.CodeLimitExceeded)
 	_, err := c.Publish(t.Context(), queue, make([]byte, 9<<20))
 	wantCode(t, err, protocol.CodePayloadTooLarge)
@@ -271,6 +276,26 @@ func TestALostConnectionEndsWhatIsUnansweredAndLaterPublishesWait(t *testing.T) 
 	got, err := c.Publish(t.Context(), queue, nil)
 	if err != nil || got.MessageID != "later" {
 		t.Fatalf("%v %v", got, err)
+	}
+}
+
+// TestWithNothingUnansweredThereIsNothingToWaitFor: whoever closes a client late
+// is not told that something may be lost.
+func TestWithNothingUnansweredThereIsNothingToWaitFor(t *testing.T) {
+	s := startStandIn(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	p, err := s.connect().NewPublisher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 64 {
+		if err := p.Flush(ended); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.connect().Close(ended); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -13,7 +13,7 @@ type enqueueCmd struct {
 	Namespace string   `default:"default" help:"Namespace of the function." placeholder:"NAMESPACE"`
 	Receipt   string   `help:"Your own name for the job; it is delivered with it." placeholder:"RECEIPT"`
 	Header    []string `short:"H" sep:"none" help:"A header, NAME=VALUE. May be repeated." placeholder:"NAME=VALUE"`
-	DedupID   *string  `name:"dedup-id" help:"A second job with this id within two minutes has no effect." placeholder:"ID"`
+	DedupID   string   `name:"dedup-id" help:"A second job with this id within two minutes has no effect." placeholder:"ID"`
 
 	pubSchedule
 }

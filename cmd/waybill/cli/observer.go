@@ -92,6 +92,9 @@ func reportObserver(a *app, o *protocol.ObserverInfo) {
 	if !o.DetachedAt.IsZero() {
 		receives := "receives the topic no more, and keeps what it holds"
 		if o.Receiving {
+			receives = "receives the topic until it is removed"
+		}
+		if !o.ReceivesUntil.IsZero() {
 			receives = "receives the topic until " + o.ReceivesUntil.Format(time.RFC3339)
 		}
 		lines = append(lines, [2]string{"nobody since", ago(o.DetachedAt)}, [2]string{"it", receives})

@@ -21,7 +21,7 @@ type pubCmd struct {
 type publishing struct {
 	Payload string   `arg:"" optional:"" help:"The payload; - reads it from stdin. Default empty."`
 	Header  []string `short:"H" sep:"none" help:"A header, NAME=VALUE. May be repeated." placeholder:"NAME=VALUE"`
-	DedupID *string  `name:"dedup-id" help:"A second publish with this id within two minutes has no effect." placeholder:"ID"`
+	DedupID string   `name:"dedup-id" help:"A second publish with this id within two minutes has no effect." placeholder:"ID"`
 
 	pubOrder
 	pubSchedule
@@ -89,12 +89,7 @@ func (c *publishing) options() ([]client.PublishOption, error) {
 		return nil, err
 	}
 	opts = append(opts, c.pubOrder.options()...)
-	if c.DedupID != nil {
-		if *c.DedupID == "" {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgs, "--dedup-id is empty: leave it out to publish without one")
-		}
-		opts = append(opts, client.DedupID(*c.DedupID))
-	}
+	opts = append(opts, client.DedupID(c.DedupID))
 	headers, err := c.headers()
 	return append(opts, headers...), err
 }

@@ -42,6 +42,14 @@ func reportBalance(a *app, r *operate.Reconciliation) {
 		g.write(a.stdout)
 		a.sayf("")
 	}
+	if len(r.Brokers) > 0 {
+		g := newGrid("QUEUE", "BROKER", "IN", "OUT", "HELD", "DIFFERENCE")
+		for _, b := range r.Brokers {
+			g.row(b.Queue, b.Broker, b.In, b.Out, b.Held, b.Difference)
+		}
+		g.write(a.stdout)
+		a.sayf("")
+	}
 	for _, gap := range r.Gaps {
 		sayGap(a, &gap)
 	}
@@ -50,6 +58,9 @@ func reportBalance(a *app, r *operate.Reconciliation) {
 	}
 	if len(r.Unseen) > 0 {
 		a.sayf("not looked at, since nobody owns them now: %s", strings.Join(r.Unseen, ", "))
+	}
+	if len(r.Away) > 0 {
+		a.sayf("not looked at, since it is away: %s", strings.Join(r.Away, ", "))
 	}
 	if r.Balanced {
 		a.sayf("balanced: %s of %s in %s", plural(r.Messages, "message", "messages"), plural(int64(r.Queues), "queue", "queues"), plural(int64(r.Ledgers), "ledger", "ledgers"))

@@ -94,7 +94,9 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 		return ExitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
-	err = a.traced(func() error { return command.Run(a) })
+	if err = checkGiven(command); err == nil {
+		err = a.traced(func() error { return command.Run(a) })
+	}
 	if err != nil && !errors.Is(err, errNoMatch) {
 		_, _ = fmt.Fprintf(stderr, "waybill: %v\n", err)
 		if next := a.next(command.Selected().Path(), err); next != "" && !strings.Contains(err.Error(), "next: ") {

@@ -50,6 +50,9 @@ func tell(a *app, s *operate.Story) {
 		a.sayf("%s\n  %-23s  %s", one.Queue, "when it was published", printable(fmt.Sprintf(
 			"left out by the filter of %s (%s): %s", one.Worker, one.WorkerID, short(string(one.Filters), 200))))
 	}
+	if len(s.UnseenQueues) > 0 {
+		a.hintf("it may also be among what is being consumed from %s", strings.Join(s.UnseenQueues, ", "))
+	}
 	if len(s.Unseen) > 0 {
 		a.hintf("the logs of %s could not be looked at: something may be missing", strings.Join(s.Unseen, ", "))
 	}
@@ -142,7 +145,11 @@ func end(l *operate.Life) line {
 	case l.State == protocol.StateEnded:
 		return line{l.EndedAt, "ended"}
 	}
-	return line{text: state(l)}
+	text := state(l)
+	if l.Place != "" {
+		text += ", in " + l.Place
+	}
+	return line{text: text}
 }
 
 // ended is how it ended, and at whose hands.

@@ -19,7 +19,7 @@ import (
 // handling is how messages are handled, whatever they come from.
 type handling struct {
 	Exec        string        `help:"Run this with sh -c for each message: payload on stdin, headers in WAYBILL_HEADER_…; exit 0 acknowledges, 65 rejects, anything else fails with stderr as the error. Without it messages are printed and acknowledged." placeholder:"COMMAND"`
-	Concurrency int           `default:"10" help:"Messages handled at once; 0 pauses."`
+	Concurrency *int          `help:"Messages handled at once; 0 pauses. Default 10, or what the queue's broker is configured with." placeholder:"N"`
 	Name        string        `help:"Name of this worker, and of its subscription, in listings. Default host/waybill, and the route or topic." placeholder:"NAME"`
 	Count       int64         `help:"Stop after this many messages. Default: at Ctrl-C." placeholder:"N"`
 	Drain       time.Duration `default:"25s" help:"How long running handlers may go on at the end; the rest is handed back unspent."`
@@ -61,9 +61,12 @@ func (c *handling) run(a *app, doing string, subscribe subscribe) error {
 }
 
 func (c *handling) options(timeoutMs int64) []client.WorkOption {
-	opts := []client.WorkOption{client.Concurrency(c.Concurrency)}
+	var opts []client.WorkOption
+	if c.Concurrency != nil {
+		opts = append(opts, client.Concurrency(*c.Concurrency))
+	}
 	if timeoutMs != 0 {
-		opts = append(opts, client.Timeout(time.Duration(timeoutMs)*time.Millisecond))
+		opts = append(opts, client.Timeout(span(timeoutMs)))
 	}
 	if c.Name != "" {
 		opts = append(opts, client.Name(c.Name))
@@ -97,7 +100,7 @@ type retrying struct {
 func (c *retrying) options() []client.WorkOption {
 	return []client.WorkOption{
 		client.MaxRetries(c.MaxRetries),
-		client.Backoff(time.Duration(c.BackoffMs) * time.Millisecond),
+		client.Backoff(span(c.BackoffMs)),
 	}
 }
 

@@ -172,6 +172,23 @@ type Remote interface {
 	Letters
 }
 
+// Defaulting is a Remote that is configured with defaults of its own.
+type Defaulting interface{ Defaults() Defaults }
+
+// Prioritized is a Store whose queues are made with priorities, or without.
+type Prioritized interface {
+	// Priorities is the highest that the queue was made with; 0: it has none.
+	Priorities(queue string) uint8
+}
+
+// Defaults hold for subscribers of a broker's queues that say nothing.
+type Defaults struct {
+	MaxRetries, Concurrency int
+	// PriorityField is the member of a message's data that is its priority, where
+	// its queue has priorities and its publisher says none; empty: none is.
+	PriorityField string
+}
+
 // RemoteStore is the Store of a Remote. What the broker delivers twice because a
 // settlement was lost on its way to it is settled again, and not delivered.
 type RemoteStore interface {
@@ -222,6 +239,18 @@ type Letters interface {
 	Act(ctx context.Context, queue string, a Action) (int64, error)
 }
 
+// Shelves is a Remote that can show what it holds besides dead letters.
+type Shelves interface {
+	// Waiting reads some of the messages of a queue that wait for these delays, in
+	// milliseconds: n of each, at most, and with an id that one alone.
+	Waiting(ctx context.Context, queue string, delays []int64, n int, id protocol.MessageID) ([]Letter, error)
+	// ActWaiting lets messages go before their time, or discards them, and says how
+	// many.
+	ActWaiting(ctx context.Context, queue string, delays []int64, a Action) (int64, error)
+	// Ready looks for a message in a queue that nobody consumes.
+	Ready(ctx context.Context, queue string, id protocol.MessageID) ([]Letter, error)
+}
+
 // Depth is how many messages the broker has of a queue.
 type Depth struct {
 	Ready   int64 // in the queue, and delivered to nobody
@@ -229,15 +258,16 @@ type Depth struct {
 	Dead    int64
 }
 
-// Letter is a dead letter.
+// Letter is a dead letter, or another message that a broker holds.
 type Letter struct {
 	Message *Message
 	Meta    Meta
+	Place   string // the broker's name of where it is
 }
 
-// Action is what is done with dead letters.
+// Action is what is done with dead letters, or with what waits.
 type Action struct {
-	Redrive bool // else they are discarded
+	Redrive bool // or let go; else they are discarded
 	// ID is the message meant; zero: all.
 	ID protocol.MessageID
 	// By is who asked.

@@ -24,9 +24,13 @@ type Capabilities struct {
 	// DeadLetters says that what is given up is kept, and can be looked at,
 	// redriven and discarded.
 	DeadLetters bool
-	FIFO        bool // queues that keep the order of each group
-	Priorities  bool // queues whose most urgent message is first
-	Schedules   bool // a publish may say when its message is due
+	// Waiting says that what waits for its next try can be looked at, let go
+	// before its time, and cancelled; elsewhere it is counted. A Remote that has
+	// it is one of Shelves.
+	Waiting    bool
+	FIFO       bool // queues that keep the order of each group
+	Priorities bool // queues whose most urgent message is first
+	Schedules  bool // a publish may say when its message is due
 	// Dedup is the window in which a publisher's id is stored once; 0: never.
 	Dedup time.Duration
 	// Resumes says that a delivery survives its router: the next owner applies
@@ -55,6 +59,7 @@ func (c Capabilities) List() []Capability {
 		either("retries", c.Retries, "a failed message is delivered again until its tries are spent", "a message is delivered once; a failure is its end"),
 		{"delay", string(c.Delay), delays[c.Delay]},
 		either("dead_letters", c.DeadLetters, "what is given up is kept, to be looked at, redriven and discarded", "what is given up is gone"),
+		either("waiting", c.Waiting, "what waits for its next try is listed, let go and cancelled", "what waits for its next try is only counted"),
 		either("fifo", c.FIFO, "a queue may keep the order of each group, over failures too", "no queue keeps its order over a failure"),
 		either("priorities", c.Priorities, "the most urgent message is delivered first", "priorities are ignored, with a warning"),
 		either("schedules", c.Schedules, "a publish may say when its message is due", "a message is due when it is published"),

@@ -51,7 +51,7 @@ func WishesOf(sub *protocol.Subscription) []Wish {
 	if sub.Type == protocol.TypeFIFO {
 		asked = append(asked, WishFIFO)
 	}
-	if sub.MaxRetries > 1 && sub.MaxRetries != protocol.DefaultMaxRetries {
+	if sub.MaxRetries > 1 && !sub.RetriesDefault {
 		asked = append(asked, WishRetries)
 	}
 	if sub.DelayMs > 0 {

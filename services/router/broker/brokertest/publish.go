@@ -123,6 +123,7 @@ func mixed(s string) string {
 // dedup: an id is stored once within its queue, and means nothing elsewhere.
 func (s *suite) dedup() {
 	if s.Capabilities.Dedup == 0 {
+		s.refuses(protocol.HeaderDedup, "task-1")
 		return
 	}
 	first := s.publish("r", []byte("1"), protocol.HeaderDedup, "task-1")

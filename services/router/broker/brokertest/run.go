@@ -137,6 +137,8 @@ var together = []testCase{
 	{"ScheduledPast", (*suite).scheduledPast},
 	{"ScheduleRefused", (*suite).scheduleRefused},
 	{"ScheduledOperated", (*suite).scheduledOperated},
+	{"WaitingOperated", (*suite).waitingOperated},
+	{"Wishes", (*suite).wishes},
 	{"ExecutionClosed", (*suite).executionClosed},
 	{"ExecutionPurged", (*suite).executionPurged},
 	{"ExecutionReopened", (*suite).executionReopened},

@@ -8,13 +8,13 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
-	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // scheduled: a message is delivered at its time and not before, at its first
 // attempt, with all its tries and without the headers that scheduled it.
 func (s *suite) scheduled() {
-	if s.Capabilities.Delay == broker.DelayNone {
+	if !s.Capabilities.Schedules {
+		s.refuses(protocol.HeaderDelayMs, "400")
 		return
 	}
 	w := s.worker(s.on("r"))
@@ -85,7 +85,8 @@ func (s *suite) scheduleRefused() {
 
 // scheduledOperated: what is scheduled is listed, and can be let go or dropped.
 func (s *suite) scheduledOperated() {
-	if s.Capabilities.Delay != broker.DelayExact {
+	if !s.Capabilities.Schedules {
+		s.refuses(protocol.HeaderDelayMs, "3600000")
 		return
 	}
 	queue := scope.ScopedName(s.execution, "r")
@@ -111,10 +112,11 @@ func (s *suite) scheduledOperated() {
 
 // scheduledOverRestart: a restart neither loses a schedule nor hurries it.
 func (s *suite) scheduledOverRestart() {
-	if s.Capabilities.Delay == broker.DelayNone {
+	due := time.Now().Add(2 * time.Second)
+	if !s.Capabilities.Schedules {
+		s.refuses(protocol.HeaderDeliverAt, due.Format(time.RFC3339Nano))
 		return
 	}
-	due := time.Now().Add(2 * time.Second)
 	ack := s.publish("r", []byte("x"), protocol.HeaderDeliverAt, due.Format(time.RFC3339Nano))
 	s.Restart(s.T)
 	w := s.worker(s.on("r"))

@@ -13,7 +13,7 @@ const Name = "builtin"
 
 // Capabilities of the ledger: all of them.
 var Capabilities = broker.Capabilities{
-	Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true,
+	Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true, Waiting: true,
 	FIFO: true, Priorities: true, Schedules: true,
 	Dedup: protocol.DedupWindow, Resumes: true,
 }

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"log/slog"
 
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
@@ -35,11 +36,18 @@ type Options struct {
 	// Prefix begins the names of observers' and groups' queues and of the
 	// dead-letter exchange; default scope.DefaultAMQPPrefix.
 	Prefix string
-	Logger *slog.Logger // default none
+	// MaxAttempts and PrefetchCount hold for subscribers that say no max_retries
+	// or concurrency; default protocol.DefaultMaxRetries and DefaultConcurrency.
+	MaxAttempts, PrefetchCount int
+	// PriorityField is the member of a message's data that is its priority;
+	// default none.
+	PriorityField string
+	Logger        *slog.Logger // default none
 }
 
 func (o Options) withDefaults() Options {
 	o.Name, o.URL, o.Prefix = cmp.Or(o.Name, Name), cmp.Or(o.URL, DefaultURL), cmp.Or(o.Prefix, scope.DefaultAMQPPrefix)
+	o.MaxAttempts, o.PrefetchCount = cmp.Or(o.MaxAttempts, protocol.DefaultMaxRetries), cmp.Or(o.PrefetchCount, protocol.DefaultConcurrency)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -32,26 +32,48 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 		if err != nil {
 			return d, err
 		}
-		waiting, err := b.depthOf(ctx, name)
+		waiting, err := b.depthOfShelf(ctx, name)
 		if err != nil {
 			return d, err
 		}
 		d.Waiting += waiting
 	}
-	defer b.shelves.Take(n.dead)()
-	d.Dead, err = b.depthOf(ctx, n.dead)
+	d.Dead, err = b.depthOfShelf(ctx, n.dead)
 	return d, err
+}
+
+// depthOfShelf is depthOf once nobody here looks at what is there.
+func (b *Broker) depthOfShelf(ctx context.Context, queue string) (int64, error) {
+	defer b.shelves.Take(queue)()
+	return b.depthOf(ctx, queue)
 }
 
 // Browse reads the oldest dead letters. They are taken without being settled on
 // a channel that is closed then, so the broker has them back in their order.
 func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol.MessageID) (letters []broker.Letter, err error) {
+	n, err := b.namesOf(queue)
+	if err != nil {
+		return nil, err
+	}
+	return b.browse(ctx, shelf{n.dead, true}, queue, most, id)
+}
+
+// shelf is one of the broker's queues as somebody looks at it. From the dead
+// letters nothing goes away by itself.
+type shelf struct {
+	name string
+	dead bool
+}
+
+// browse reads the oldest messages on a shelf, or of these the one with an id.
+func (b *Broker) browse(ctx context.Context, at shelf, queue string, most int, id protocol.MessageID) (letters []broker.Letter, err error) {
 	one := id != (protocol.MessageID{})
 	if one {
 		most = maxLetters
 	}
-	_, err = b.read(ctx, queue, int64(most), func(_ *amqp.Channel, d *amqp.Delivery) (int64, error) {
-		if l := letterOf(d, queue); !one || l.Message.ID == id {
+	_, err = b.read(ctx, at, int64(most), func(_ *amqp.Channel, d *amqp.Delivery) (int64, error) {
+		l := at.letter(d, queue)
+		if !one || l.Message.ID == id {
 			if letters = append(letters, l); one {
 				return 0, errEnough
 			}
@@ -61,16 +83,12 @@ func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol
 	return letters, err
 }
 
-// read takes dead letters, at most so many and none that came after it began, on
-// a channel of their own. f has each and end comes last; they say how many they
-// have settled. The others go back.
-func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) (int64, error), end func() (int64, error)) (settled int64, err error) {
-	n, err := b.namesOf(queue)
-	if err != nil {
-		return 0, err
-	}
-	defer b.shelves.Take(n.dead)()
-	there, err := b.depthOf(ctx, n.dead)
+// read takes the messages on a shelf, at most so many and none that came after it
+// began, on a channel of their own. f has each and end comes last; they say how
+// many they have settled. The others go back.
+func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) (int64, error), end func() (int64, error)) (settled int64, err error) {
+	defer b.shelves.Take(at.name)()
+	there, err := b.depthOf(ctx, at.name)
 	if err != nil || there == 0 {
 		return 0, err
 	}
@@ -79,7 +97,7 @@ func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *
 		return 0, b.failed("a channel could not be opened", err)
 	}
 	most = min(most, there)
-	deliveries, err := b.takeLetters(ch, n.dead, most)
+	deliveries, err := b.takeLetters(ch, at.name, most)
 	for i := int64(0); i < most && err == nil; i++ {
 		var more int64
 		d, there := next(ctx, deliveries)
@@ -93,11 +111,11 @@ func (b *Broker) read(ctx context.Context, queue string, most int64, f func(ch *
 		settled += more
 	}
 	if err != nil {
-		return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
+		return settled, errors.Join(err, b.putBack(ctx, ch, at, there-settled))
 	}
 	more, err := end()
 	settled += more
-	return settled, errors.Join(err, b.putBack(ctx, ch, n.dead, there-settled))
+	return settled, errors.Join(err, b.putBack(ctx, ch, at, there-settled))
 }
 
 // errEnough ends a read.
@@ -137,14 +155,18 @@ const nextWait = 3 * time.Second
 
 // putBack gives back what was taken and not settled, and waits until the broker
 // counts it again: until then nobody else would find it.
-func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, queue string, left int64) error {
+func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, at shelf, left int64) error {
 	if !ch.IsClosed() {
 		if err := ch.Close(); err != nil {
-			return b.failed("dead letters could not be given back", err)
+			return b.failed("messages could not be given back", err)
 		}
 	}
-	for range backLooks {
-		there, err := b.depthOf(ctx, queue)
+	looks := backLooks
+	if !at.dead {
+		looks = passingLooks // what is due there goes by itself
+	}
+	for range looks {
+		there, err := b.depthOf(ctx, at.name)
 		if err != nil || there >= left || !mesh.Pause(ctx, backLook) {
 			return err
 		}
@@ -155,18 +177,20 @@ func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, queue string, le
 const (
 	backLook  = 5 * time.Millisecond
 	backLooks = 400
+
+	passingLooks = 40
 )
 
-// letterOf reads a dead letter. One that the broker itself has given up says so
-// in the broker's words.
-func letterOf(d *amqp.Delivery, queue string) broker.Letter {
+// letter reads a message. A dead letter that the broker itself has given up says
+// so in the broker's words.
+func (at shelf) letter(d *amqp.Delivery, queue string) broker.Letter {
 	m, meta, own := inward(d)
 	meta.Queue = queue
-	if reason := text(d.Headers["x-first-death-reason"]); reason != "" && (!own || meta.Reason == "") {
+	if reason := text(d.Headers["x-first-death-reason"]); at.dead && reason != "" && (!own || meta.Reason == "") {
 		meta.Reason = protocol.ReasonBroker
 		meta.Error = fmt.Sprintf("the broker gave it up (%s) in %s", reason, text(d.Headers["x-first-death-queue"]))
 	}
-	return broker.Letter{Message: m, Meta: meta}
+	return broker.Letter{Message: m, Meta: meta, Place: at.name}
 }
 
 // actOnce is how many letters are on their way at once.
@@ -179,9 +203,14 @@ func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64,
 	if err != nil {
 		return 0, err
 	}
+	return b.act(ctx, shelf{n.dead, true}, n, a, redriven)
+}
+
+// act acts on the messages on a shelf of a queue.
+func (b *Broker) act(ctx context.Context, at shelf, n names, a broker.Action, anew func(*amqp.Delivery, *broker.Letter, string) (amqp.Publishing, error)) (int64, error) {
 	var acting *acting
-	return b.read(ctx, queue, maxLetters, func(ch *amqp.Channel, d *amqp.Delivery) (int64, error) {
-		l := letterOf(d, queue)
+	return b.read(ctx, at, maxLetters, func(ch *amqp.Channel, d *amqp.Delivery) (_ int64, err error) {
+		l := at.letter(d, n.ledger)
 		one := a.ID != (protocol.MessageID{})
 		if one && l.Message.ID != a.ID {
 			return 0, nil
@@ -191,7 +220,14 @@ func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64,
 				return 0, err
 			}
 		}
-		return acting.add(ctx, d, &l, a)
+		if !a.Redrive {
+			return acting.add(ctx, d, nil)
+		}
+		message, err := anew(d, &l, a.By)
+		if err != nil {
+			return 0, err
+		}
+		return acting.add(ctx, d, &message)
 	}, func() (int64, error) { return acting.finish(ctx) })
 }
 
@@ -226,18 +262,20 @@ func (b *Broker) newActing(ctx context.Context, ch *amqp.Channel, n names, singl
 	return &acting{b: b, n: n, ch: ch, single: single, returns: ch.NotifyReturn(make(chan amqp.Return, 2*actOnce))}, nil
 }
 
-// add takes one letter, and says how many are settled meanwhile.
-func (r *acting) add(ctx context.Context, d *amqp.Delivery, l *broker.Letter, a broker.Action) (int64, error) {
+// redriven is a dead letter as it begins anew.
+func redriven(_ *amqp.Delivery, l *broker.Letter, by string) (amqp.Publishing, error) {
+	meta := broker.Meta{Queue: l.Meta.Queue, Generation: l.Meta.Generation + 1, Attempt: 1, Spans: l.Meta.Spans}
+	meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: by})
+	return outward(l.Message, &meta)
+}
+
+// add takes one letter, and what it is to be anew if it is not discarded, and
+// says how many are settled meanwhile.
+func (r *acting) add(ctx context.Context, d *amqp.Delivery, anew *amqp.Publishing) (_ int64, err error) {
 	t := taken{d: d}
-	if a.Redrive {
-		meta := broker.Meta{Queue: l.Meta.Queue, Generation: l.Meta.Generation + 1, Attempt: 1, Spans: l.Meta.Spans}
-		meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: a.By})
-		message, err := outward(l.Message, &meta)
-		if err != nil {
-			return 0, err
-		}
-		if t.confirm, err = r.ch.PublishWithDeferredConfirm("", r.n.queue, true, false, message); err != nil {
-			return 0, r.b.failed("a dead letter could not be redriven", err)
+	if anew != nil {
+		if t.confirm, err = r.ch.PublishWithDeferredConfirm("", r.n.queue, true, false, *anew); err != nil {
+			return 0, r.b.failed("a message could not be published anew", err)
 		}
 	}
 	r.taken = append(r.taken, t)

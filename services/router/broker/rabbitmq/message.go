@@ -3,6 +3,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -176,6 +178,20 @@ func readMeta(h amqp.Table, meta *broker.Meta) {
 
 // ofJobs are the mesh's own headers that a job has from its enqueuer.
 var ofJobs = map[string]bool{protocol.HeaderFunction: true, protocol.HeaderNamespace: true, protocol.HeaderReceipt: true}
+
+// withJob adds to the headers of a stranger's message those that make it a job,
+// if these are what a job may have.
+func withJob(headers map[string][]string, h amqp.Table) map[string][]string {
+	f := protocol.FunctionSpec{ID: text(h[protocol.HeaderFunction]), Namespace: cmp.Or(text(h[protocol.HeaderNamespace]), protocol.DefaultNamespace)}
+	if scope.CheckFunction(f.ID) != nil || scope.CheckNamespace(f.Namespace) != nil || f.IsOwn() {
+		return headers
+	}
+	if headers == nil {
+		headers = make(map[string][]string, 2)
+	}
+	headers[protocol.HeaderFunction], headers[protocol.HeaderNamespace] = []string{f.ID}, []string{f.Namespace}
+	return headers
+}
 
 // userHeaders are those of a message that are its publisher's.
 func userHeaders(h amqp.Table, trusted bool) map[string][]string {

@@ -178,8 +178,8 @@ func (s *store) established(p *place, err error) {
 // Demand takes as many messages of the queue as its consumers have room for.
 func (s *store) Demand(queue string, d broker.Demand) {
 	p := s.places[queue]
-	if p == nil && d.Window == 0 {
-		return
+	if p == nil && d.Window == 0 && !d.FIFO && d.MaxPriority == 0 {
+		return // there is nothing to be known of it yet
 	}
 	p, err := s.place(queue)
 	if err != nil {

@@ -85,6 +85,11 @@ func (b *Broker) Durability() string { return protocol.DurabilityFsync }
 // Capabilities of RabbitMQ.
 func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
 
+// Defaults are those of the options.
+func (b *Broker) Defaults() broker.Defaults {
+	return broker.Defaults{MaxRetries: b.o.MaxAttempts, Concurrency: b.o.PrefetchCount, PriorityField: b.o.PriorityField}
+}
+
 // Open connects, and follows the connection from then on.
 func (b *Broker) Open(ctx context.Context) error {
 	conn, err := b.dial(ctx, b.out.role)

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
@@ -268,6 +269,9 @@ func (s *store) arrived(x *session, batch []delivered) {
 func (s *store) arrive(x *session, d *delivered) {
 	m, meta, own := inward(d)
 	meta.Queue = x.c.place.queue
+	if _, named := scope.NamedQueue(meta.Queue); named && !own {
+		m.Headers = withJob(m.Headers, d.Headers)
+	}
 	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag}
 	v.ident = remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
 	if own && s.known(v) {
@@ -285,7 +289,7 @@ func (s *store) arrive(x *session, d *delivered) {
 	if own {
 		s.idents[v.ident] = v
 	}
-	if v.meta.Due > time.Now().Add(time.Second).UnixNano() {
+	if !v.kept && v.meta.Due > time.Now().Add(time.Second).UnixNano() {
 		s.Retry(&v.entry, v.meta) // its delay is longer than the broker's longest
 		return
 	}
@@ -382,6 +386,14 @@ func (s *store) Queues() iter.Seq2[string, []int64] {
 
 // Has says whether the lane has used the queue.
 func (s *store) Has(queue string) bool { return s.places[queue] != nil }
+
+// Priorities is the highest the queue was made with.
+func (s *store) Priorities(queue string) uint8 {
+	if p := s.places[queue]; p != nil {
+		return p.made.MaxPriority
+	}
+	return 0
+}
 
 // Live is how many of the queue's messages are not settled.
 func (s *store) Live(queue string) int {

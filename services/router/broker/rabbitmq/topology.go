@@ -16,8 +16,8 @@ import (
 
 // names are a queue's on the broker.
 type names struct {
-	queue, dead string
-	scoped      scope.Name
+	ledger, queue, dead string
+	scoped              scope.Name
 }
 
 // namesOf are those of a queue with that ledger name.
@@ -26,7 +26,7 @@ func (b *Broker) namesOf(queue string) (names, error) {
 	if err != nil {
 		return names{}, err
 	}
-	name := names{scoped: n}
+	name := names{ledger: queue, scoped: n}
 	if name.queue, err = b.names.Format(n); err != nil {
 		return names{}, err
 	}
@@ -90,6 +90,7 @@ func (b *Broker) holdingArgs(n names, ms int64) amqp.Table {
 		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": n.queue,
 		"x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
 	}
+	b.unlimited(args) // who looks at it gives back what was delivered
 	return args
 }
 

@@ -1,0 +1,59 @@
+package books
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+)
+
+// AskLanes asks the owner of a queue's lane, or with "" those of all lanes, about
+// what brokers hold. Where nobody has a broker nobody answers.
+func AskLanes[R any](ctx context.Context, conn *nats.Conn, in *Lanes, queue, verb string, q any) ([]R, error) {
+	if !in.Known() {
+		return nil, nil
+	}
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	lanes := in.All()
+	if queue != "" {
+		lanes = []string{in.Of(queue)}
+	}
+	answers := make([]*R, len(lanes))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, lane := range lanes {
+		group.Go(func() (err error) {
+			answers[i], err = askLane[R](ctx, conn, protocol.SubjectLane+lane+"."+verb, body)
+			return err
+		})
+	}
+	err = group.Wait()
+	var all []R
+	for _, r := range answers {
+		if r != nil {
+			all = append(all, *r)
+		}
+	}
+	return all, err
+}
+
+func askLane[R any](ctx context.Context, nc *nats.Conn, subject string, body []byte) (*R, error) {
+	m, err := nc.RequestWithContext(ctx, subject, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, nil //nolint:nilnil // nobody has a broker
+	}
+	if err != nil {
+		return nil, protocol.Errorf(protocol.CodeUnavailable, "who has the queue on the broker does not answer: %v", err)
+	}
+	if e := protocol.ParseErrorBody(m.Data); e != nil {
+		return nil, e
+	}
+	r := new(R)
+	return r, json.Unmarshal(m.Data, r)
+}

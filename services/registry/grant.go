@@ -1,0 +1,76 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-mq/waybill/internal/config"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
+
+// hasBrokers says whether queues may be on a broker, which may not be able to do
+// what the mesh itself can.
+func hasBrokers(c *protocol.Config) bool { return c.Adapter.Name != config.AdapterBuiltin }
+
+// granted asks the owners of the lanes whether the brokers of a worker's queues
+// can do what its subscriptions ask for that changed at that time. A lane that
+// nobody has, or somebody of an earlier version, refuses nothing.
+func (s *Service) granted(ctx context.Context, w *protocol.Worker, changed time.Time) ([]string, error) {
+	if !hasBrokers(s.configuration.state().config()) {
+		return nil, nil
+	}
+	total, err := s.ledgers(ctx, "router")
+	if total == 0 || err != nil {
+		return nil, err
+	}
+	byLane := make(map[int][]protocol.Subscription)
+	for _, sub := range w.Subscriptions {
+		if sub.Kind != protocol.KindListen && sub.Since.Equal(changed) {
+			i := ledger.Of(sub.Queue, total)
+			byLane[i] = append(byLane[i], sub)
+		}
+	}
+	answers := make([]protocol.Granted, total)
+	asking, ctx := errgroup.WithContext(ctx)
+	for i, subs := range byLane {
+		asking.Go(func() (err error) {
+			answers[i], err = s.grant(ctx, ledger.Name("router", i), subs)
+			return err
+		})
+	}
+	err = asking.Wait()
+	var warnings []string
+	for _, a := range answers {
+		warnings = append(warnings, a.Warnings...)
+	}
+	return warnings, err
+}
+
+func (s *Service) grant(ctx context.Context, lane string, subs []protocol.Subscription) (protocol.Granted, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	granted, err := mesh.Request[protocol.Granted](ctx, s.nc, protocol.SubjectLane+lane+"."+protocol.VerbGrant, protocol.GrantRequest{Subscriptions: subs})
+	if protocol.CodeOf(err) == protocol.CodeUnsupported {
+		return granted, err
+	}
+	return granted, nil
+}
+
+// grantDefinition refuses a definition that the queue's broker cannot do.
+func (s *Service) grantDefinition(ctx context.Context, queue string, d *protocol.QueueDefinition) error {
+	total, err := s.ledgers(ctx, "router")
+	if total == 0 || err != nil {
+		return err
+	}
+	sub := protocol.Subscription{
+		Queue: scope.JobsQueue(queue), Type: d.Type, MaxRetries: d.MaxRetries, BackoffMs: d.BackoffMs,
+		RetriesDefault: d.MaxRetries == protocol.DefaultMaxRetries, MaxPriority: uint8(d.MaxPriority),
+	}
+	_, err = s.grant(ctx, ledger.Name("router", ledger.Of(sub.Queue, total)), []protocol.Subscription{sub})
+	return err
+}

@@ -1,0 +1,72 @@
+package router
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// grant says whether the brokers that have, or would have, the queues of
+// subscriptions can do what these ask for.
+func (o *openLane) grant(ctx context.Context, q protocol.GrantRequest) (protocol.Granted, error) {
+	type answer struct {
+		granted protocol.Granted
+		err     error
+	}
+	a, err := ask(ctx, o, func(l *lane) (a answer) {
+		for i := range q.Subscriptions {
+			if a.err = l.grant(&q.Subscriptions[i], &a.granted); a.err != nil {
+				break
+			}
+		}
+		return a
+	})
+	if err == nil {
+		err = a.err
+	}
+	return a.granted, err
+}
+
+func (l *lane) grant(sub *protocol.Subscription, granted *protocol.Granted) error {
+	r := l.placeOf(sub.Queue).remote()
+	if r == nil {
+		return nil
+	}
+	if err := broker.Refusal(r, broker.WishesOf(sub)...); err != nil {
+		e := protocol.AsError(err)
+		return protocol.Errorf(e.Code, "%s: %s", sub.Queue, e.Message)
+	}
+	if sub.MaxPriority > 0 && !r.Capabilities().Priorities {
+		granted.Warnings = append(granted.Warnings, fmt.Sprintf("max_priority %d on %s has no effect: the broker %s has no priorities", sub.MaxPriority, sub.Queue, r.Name()))
+	}
+	return nil
+}
+
+// placeOf is the queue of that name, or what it would be.
+func (l *lane) placeOf(name string) *queue {
+	if q := l.queues[name]; q != nil {
+		return q
+	}
+	return newQueue(name, l)
+}
+
+// grants refuses a publish that asks for what the queue's broker cannot do.
+func (q *queue) grants(p *publication) error {
+	if p.due == 0 && p.dedup == "" {
+		return nil
+	}
+	r := q.remote()
+	if r == nil {
+		return nil
+	}
+	var asked []broker.Wish
+	if p.due > 0 {
+		asked = append(asked, broker.WishLater)
+	}
+	if p.dedup != "" {
+		asked = append(asked, broker.WishOnce)
+	}
+	return broker.Refusal(r, asked...)
+}

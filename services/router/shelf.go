@@ -1,0 +1,216 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/waybill-mq/waybill/internal/books"
+	"github.com/waybill-mq/waybill/internal/closing"
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
+)
+
+// What is done with messages that wait.
+const (
+	release = "release"
+	cancel  = "cancel"
+)
+
+// serveShelves answers for what brokers hold besides dead letters.
+func (o *openLane) serveShelves() error {
+	return errors.Join(
+		serve(o, protocol.VerbBrokerWaiting, o.waitingFar),
+		serve(o, protocol.VerbBrokerWaitingAct, o.actOnWaiting),
+		serve(o, protocol.VerbBrokerTrail, o.trailFar),
+	)
+}
+
+// waitingIn are the queues whose waiting messages are meant.
+func (o *openLane) waitingIn(ctx context.Context, queue, topic, execution string) ([]farQueue, error) {
+	named := wanted(queue, topic)
+	return ask(ctx, o, func(l *lane) []farQueue {
+		return l.farQueues(func(name string) bool {
+			return named(name) && (execution == "" || closing.ExecutionOf(name) == execution)
+		})
+	})
+}
+
+// waitingFar reads what waits on brokers. Of one that cannot show it only the
+// number is told.
+func (o *openLane) waitingFar(ctx context.Context, q protocol.WaitingListRequest) (protocol.WaitingPage, error) {
+	page := protocol.WaitingPage{Messages: []protocol.WaitingMessage{}}
+	far, err := o.waitingIn(ctx, q.Queue, q.Topic, q.Execution)
+	if err != nil {
+		return page, err
+	}
+	for _, f := range far {
+		depth, err := f.Depth(ctx, f.queue, f.delays)
+		if err != nil {
+			return page, err
+		}
+		page.Total += depth.Waiting
+		shows, can := f.Remote.(broker.Shelves)
+		if !can || depth.Waiting == 0 || q.Limit <= 0 {
+			continue
+		}
+		found, err := shows.Waiting(ctx, f.queue, f.delays, q.Limit, protocol.MessageID{})
+		if err != nil {
+			return page, err
+		}
+		for i := range found {
+			page.Messages = append(page.Messages, waitsFar(&found[i]))
+		}
+	}
+	slices.SortFunc(page.Messages, func(a, b protocol.WaitingMessage) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.MessageID, b.MessageID))
+	})
+	page.Messages = fitting(page.Messages[:min(len(page.Messages), q.Limit)])
+	return page, nil
+}
+
+func waitsFar(l *broker.Letter) protocol.WaitingMessage {
+	m, meta := l.Message, &l.Meta
+	w := protocol.WaitingMessage{
+		MessageID: m.ID.String(), Queue: meta.Queue, Attempt: meta.Attempt, Generation: meta.Generation,
+		Why: protocol.WaitsForRetry, Due: instant(meta.Due), Error: meta.Error, Source: meta.Source,
+		PublishedAt: instant(m.PublishedAt), LastFailure: instant(meta.LastFailure), SizeBytes: len(m.Body),
+	}
+	w.Execution, w.Route, _ = scope.ParseScoped(meta.Queue)
+	w.Topic = scope.SubscribedTopic(meta.Queue)
+	if meta.LastFailure == 0 {
+		w.Why = protocol.WaitsForSchedule
+	}
+	return w
+}
+
+// actOnWaiting lets messages that wait on brokers go, or discards them.
+func (o *openLane) actOnWaiting(ctx context.Context, q protocol.BrokerWaitingAct) (reply protocol.WaitingActReply, err error) {
+	if q.Action != release && q.Action != cancel {
+		return reply, protocol.Errorf(protocol.CodeInvalidArgs, "action %.64q is none of %s and %s", q.Action, release, cancel)
+	}
+	id, err := idOf(q.MessageID)
+	if err != nil {
+		return reply, err
+	}
+	far, err := o.waitingIn(ctx, q.Queue, q.Topic, q.Execution)
+	if err != nil {
+		return reply, err
+	}
+	for _, f := range far {
+		n, err := f.actOnWaiting(ctx, broker.Action{Redrive: q.Action == release, ID: id, By: q.By})
+		reply.Count += n
+		if q.Action == cancel {
+			o.countActed(f.queue, discard, n)
+		}
+		if err != nil {
+			return reply, err
+		}
+	}
+	return reply, nil
+}
+
+func (f *farQueue) actOnWaiting(ctx context.Context, a broker.Action) (int64, error) {
+	depth, err := f.Depth(ctx, f.queue, f.delays)
+	if err != nil || depth.Waiting == 0 {
+		return 0, err
+	}
+	shows, can := f.Remote.(broker.Shelves)
+	switch {
+	case can:
+		return shows.ActWaiting(ctx, f.queue, f.delays, a)
+	case a.ID != (protocol.MessageID{}):
+		return 0, nil // it is not known to be there
+	}
+	return 0, protocol.Errorf(protocol.CodeUnsupported, "the broker %s does not let go of what waits there before its time (%s, %d messages): wait, or close the execution to discard it", f.Name(), f.queue, depth.Waiting)
+}
+
+// trailFar looks for a message on the brokers, and in the lane's hands.
+func (o *openLane) trailFar(ctx context.Context, q protocol.TrailRequest) (protocol.BrokerTrail, error) {
+	reply := protocol.BrokerTrail{Trails: []protocol.Trail{}}
+	id, err := idOf(q.MessageID)
+	if err != nil || id == (protocol.MessageID{}) {
+		return reply, err
+	}
+	type answer struct {
+		here []*ledger.Trail
+		far  []farQueue
+	}
+	found, err := ask(ctx, o, func(l *lane) answer {
+		return answer{l.trailsOfLive(id), l.farQueues(func(string) bool { return true })}
+	})
+	if err != nil {
+		return reply, err
+	}
+	for _, t := range found.here {
+		reply.Trails = append(reply.Trails, books.TrailOf(t))
+	}
+	away := make(map[string]bool)
+	for _, f := range found.far {
+		if f.Away() != nil {
+			away[f.Name()] = true
+			continue
+		}
+		if err := o.lookFor(ctx, &f, id, &reply); err != nil {
+			return reply, err
+		}
+	}
+	for name := range away {
+		reply.Unseen = append(reply.Unseen, name+", which is away")
+	}
+	return reply, nil
+}
+
+// trailsOfLive are those of what brokers have delivered to the lane.
+func (l *lane) trailsOfLive(id protocol.MessageID) (all []*ledger.Trail) {
+	for i := range l.remotes {
+		s := l.remotes[i].store
+		for e := range s.Entries() {
+			if m := s.Message(e); e.ID == id && m != nil {
+				all = append(all, &ledger.Trail{Ledger: l.slot.name, Key: e.Key, Message: m, Meta: s.Meta(e)})
+			}
+		}
+	}
+	return all
+}
+
+// lookFor looks where a queue's messages may be on its broker.
+func (o *openLane) lookFor(ctx context.Context, f *farQueue, id protocol.MessageID, reply *protocol.BrokerTrail) error {
+	depth, err := f.Depth(ctx, f.queue, f.delays)
+	if err != nil {
+		return err
+	}
+	add := func(state string, letters []broker.Letter, err error) error {
+		for i := range letters {
+			t := books.TrailOf(&ledger.Trail{Ledger: o.at.name, Message: letters[i].Message, Meta: letters[i].Meta})
+			t.State, t.Place = state, letters[i].Place+" on "+f.Name()
+			reply.Trails = append(reply.Trails, t)
+		}
+		return err
+	}
+	if depth.Dead > 0 && f.Capabilities().DeadLetters {
+		letters, err := f.Browse(ctx, f.queue, 1, id)
+		if err := add(protocol.StateDead, letters, err); err != nil {
+			return err
+		}
+	}
+	shows, can := f.Remote.(broker.Shelves)
+	if can && depth.Waiting > 0 {
+		letters, err := shows.Waiting(ctx, f.queue, f.delays, 1, id)
+		if err := add(protocol.StateWaiting, letters, err); err != nil {
+			return err
+		}
+	}
+	switch {
+	case depth.Ready == 0:
+	case !can || f.consumed:
+		reply.Unseen = append(reply.Unseen, f.queue+" on "+f.Name())
+	default:
+		letters, err := shows.Ready(ctx, f.queue, id)
+		return add(protocol.StateReady, letters, err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
+)
+
+// beside is a broker that the mesh's queues are on, and a raw client of it. It is
+// one server for all measurements.
+type beside struct {
+	systems []system
+	key     string // of the adapter's configuration, which has the address
+	// place is where nothing is, for one measurement, and how to remove it.
+	place func() (at string, remove func() error, err error)
+}
+
+// brokers start the broker with its data below a directory.
+var brokers = map[string]func(data string) (*beside, error){"artemis": besideArtemis, "rabbitmq": besideRabbitMQ}
+
+func besideRabbitMQ(data string) (*beside, error) {
+	r, err := live.RunRabbitMQ(data)
+	if err != nil {
+		return nil, err
+	}
+	return &beside{key: "amqp_url", place: r.MakeVirtualHost, systems: []system{
+		{name: rawRabbit, title: "raw RabbitMQ, quorum queues", connect: connectAMQP},
+		{name: meshRabbit, title: "mesh on RabbitMQ", serve: meshBeside, connect: connectMesh},
+	}}, nil
+}
+
+func besideArtemis(data string) (*beside, error) {
+	a, err := live.RunArtemis(data, "HEAP=1G", "JAVA_OPTIONS=-XX:+UseParallelGC")
+	if err != nil {
+		return nil, err
+	}
+	place := func() (string, func() error, error) { return a.URL(), a.Empty, nil }
+	return &beside{key: "url", place: place, systems: []system{
+		{name: rawArtemis, title: "raw Artemis over STOMP", connect: connectSTOMP(a.Held)},
+		{name: meshArtemis, title: "mesh on Artemis", serve: meshBeside, connect: connectMesh},
+	}}, nil
+}
+
+var meshBeside = []string{"serve-mesh", "--sync=always"}
+
+// brokerNames are those of brokers, for people.
+func brokerNames() string { return strings.Join(slices.Sorted(maps.Keys(brokers)), ", ") }
