@@ -30,6 +30,7 @@ type Broker struct {
 	desk    *desk        // for management
 	shelves remote.Turns // to look at dead letters: what one has taken another would miss
 	leaving leaving
+	binding remote.Turns // to bind to a topic
 	lost    atomic.Int64 // when a lost connection was told of, ns since the epoch
 
 	// What the acceptor takes off the beginning of a destination.

@@ -35,7 +35,8 @@ func (l *leaving) begin(queue string) (end func()) {
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if at.sessions--; at.sessions == 0 {
+		at.sessions--
+		if at.sessions == 0 {
 			delete(l.all, queue)
 			close(at.over)
 		}

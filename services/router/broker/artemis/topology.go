@@ -154,6 +154,7 @@ func (s *spot) bind(ctx context.Context, topic string) error {
 	if err != nil {
 		return err
 	}
+	defer s.b.binding.Take(address)() // what one finds to be there another must not make anew
 	divert, err := json.Marshal(map[string]any{
 		"name": s.divert(), "routing-name": s.divert(), itsAddress: address, "forwarding-address": s.address, "exclusive": false, "routing-type": anycast,
 	})
