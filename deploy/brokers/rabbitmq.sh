@@ -29,6 +29,7 @@ serve() {
 	rm -f "$dir/server.pid" "$dir/log"
 	echo '[rabbitmq_management].' >"$RABBITMQ_ENABLED_PLUGINS_FILE"
 	configuration >"$RABBITMQ_CONFIG_FILE"
+	advanced >"$RABBITMQ_ADVANCED_CONFIG_FILE"
 	# A node that finds no epmd starts one that outlives it.
 	if ! listening "$epmd"; then
 		epmd -port "$epmd" -address 127.0.0.1 >/dev/null 2>&1 &
@@ -71,6 +72,13 @@ disk_free_limit.absolute = 50MB
 collect_statistics_interval = 1000
 ${BROKER_CONFIG:-}
 CONF
+}
+
+# What RabbitMQ looks at every minute, or tries again after three, it does in
+# seconds here: a handler that is longer than consumer_timeout, and a message that
+# could not go back to its queue while that was starting.
+advanced() {
+	echo '[{rabbit, [{channel_tick_interval, 1000}, {dead_letter_worker_publisher_confirm_timeout, 3000}]}].'
 }
 
 main "$@"

@@ -491,7 +491,7 @@ const lookTimeout = 5 * time.Second
 func (l *lane) removeIfEmpty(r *remote, name string) {
 	l.lookAt(r, name, func(depth broker.Depth, err error) {
 		delete(r.looking, name)
-		if err == nil && depth == (broker.Depth{}) && r.store.Live(name) == 0 {
+		if err == nil && depth == (broker.Depth{}) && r.store.Live(name)+r.store.Comes(name) == 0 {
 			r.store.Forget(name)
 			if !l.isFar(name) {
 				l.closeBooks(name, ledger.WrittenOff)
@@ -555,6 +555,7 @@ type farQueue struct {
 	queue  string
 	delays []int64
 	live   int64 // delivered to the lane
+	comes  int64 // may be on their way to the queue
 	// refused: its execution is closed, so that nothing may be redriven.
 	refused bool
 	// consumed: the broker delivers its messages to the lane.
@@ -569,12 +570,20 @@ func (l *lane) farQueues(wanted func(queue string) bool) (all []farQueue) {
 			if wanted(queue) {
 				q := l.queues[queue]
 				all = append(all, farQueue{
-					r.remoteBroker, queue, delays, int64(r.store.Live(queue)), l.closed.Refuses(queue) != nil, q != nil && q.window() > 0 && !l.draining,
+					r.remoteBroker, queue, delays, int64(r.store.Live(queue)), int64(r.store.Comes(queue)), l.closed.Refuses(queue) != nil, q != nil && q.window() > 0 && !l.draining,
 				})
 			}
 		}
 	}
 	return all
+}
+
+// look says how much the broker has of it. A message that is between two of the
+// broker's queues is in none of its counts.
+func (f *farQueue) look(ctx context.Context) (broker.Depth, error) {
+	d, err := f.Depth(ctx, f.queue, f.delays)
+	d.Waiting = max(d.Waiting, f.comes-d.Ready)
+	return d, err
 }
 
 // lookFar adds what brokers have of queues. One that is away says nothing.
@@ -597,7 +606,7 @@ func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) erro
 	looks.SetLimit(looksAtOnce)
 	for _, f := range slices.Concat(found...) {
 		looks.Go(func() error {
-			depth, err := f.Depth(ctx, f.queue, f.delays)
+			depth, err := f.look(ctx)
 			if err != nil {
 				s.log.Debug("a queue could not be looked at", "broker", f.Name(), "queue", f.queue, "error", err)
 				return nil
@@ -630,7 +639,7 @@ func (o *openLane) addFar(ctx context.Context, execution string, reply *protocol
 		return err
 	}
 	for _, f := range far {
-		depth, err := f.Depth(ctx, f.queue, f.delays)
+		depth, err := f.look(ctx)
 		if err != nil {
 			return err
 		}
@@ -652,7 +661,7 @@ func (o *openLane) definedFar(ctx context.Context, q *protocol.LaneDefinition, t
 	}
 	purge := q.Purge && !q.Check
 	for _, f := range far {
-		depth, err := f.Depth(ctx, f.queue, f.delays)
+		depth, err := f.look(ctx)
 		if err != nil {
 			return err
 		}

@@ -2,10 +2,13 @@ package chaos_test
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,8 +41,12 @@ func finishOn(l *load, amqpURL string) {
 	}
 	for _, q := range queues {
 		name := "queue:" + l.execution + ":" + q.Route
-		for place, want := range map[string]int64{name: 0, name + ".dlq": q.Dead} {
-			if at, err := ch.QueueDeclarePassive(place, true, false, false, false, nil); err != nil || int64(at.Messages) != want {
+		letters := map[string]bool{}
+		for _, letter := range l.mesh.Dead(q.Queue) {
+			letters[fmt.Sprint(letter.MessageID, letter.Generation)] = true
+		}
+		for place, want := range map[string]int{name: 0, name + ".dlq": len(letters)} {
+			if at, err := ch.QueueDeclarePassive(place, true, false, false, false, nil); err != nil || at.Messages != want {
 				l.t.Errorf("%s holds %d messages, want %d (%v)", place, at.Messages, want, err)
 			}
 		}
@@ -77,25 +84,47 @@ func TestFailingLinkToRabbitMQ(t *testing.T) {
 	}
 }
 
-// A mesh whose broker is away stops when it is told to, and one whose broker is
-// not there does not start: it names the broker's address.
-func TestRabbitMQAway(t *testing.T) {
+const (
+	brokerKills       = 3
+	brokerKillsInSoak = 20
+)
+
+// kill -9 of the broker while messages are published, settled, and wait for their
+// next try: at rest each answered publish is acknowledged or dead, and no delay
+// was cut short. Without its broker the mesh stops when it is told to, and does
+// not start.
+func TestKilledRabbitMQ(t *testing.T) {
 	r := live.StartRabbitMQ(t)
-	args := harness.OnRabbitMQ(t, r.VirtualHost(t))
+	at := r.VirtualHost(t)
+	args := harness.OnRabbitMQ(t, at)
 	m := harness.Start(t, args...)
-	c := m.Connect()
-	handled := make(chan string, 1)
-	_, err := c.Work(t.Context(), "away", "q", func(_ context.Context, d *client.Delivery) error {
-		handled <- d.ID
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	kills := brokerKills
+	if harness.Soak(t) > 0 {
+		kills = brokerKillsInSoak
 	}
-	if _, err := c.Publish(t.Context(), client.Queue("away", "q"), []byte("x")); err != nil {
-		t.Fatal(err)
+	l := &load{t: t, mesh: m, execution: "killed", decide: life, lingers: someLinger}
+	l.start()
+	d := startDelays(l)
+	l.progress(300)
+	// RabbitMQ 3.10 forgets a quorum queue, with what it had confirmed, that was made
+	// a moment before it is killed: nobody can do anything about that.
+	harness.Wait(t, 5*time.Second)
+	for range kills {
+		l.progress(1 + rand.Int64N(1000))
+		d.publish()
+		r.Kill(t)
+		r.Start(t)
+		l.progress(300)
 	}
-	harness.Receive(t, "a delivery", handled)
+	finishOn(l, at)
+	d.finish()
+	stopsWithoutBroker(t, r, m, args)
+}
+
+// stopsWithoutBroker: a mesh whose broker is away stops when it is told to, and
+// one whose broker is not there does not start: it names the broker's address.
+func stopsWithoutBroker(t *testing.T, r *live.RabbitMQ, m *harness.Mesh, args []string) {
+	t.Helper()
 	r.Kill(t)
 	m.Terminate()
 	if code := m.Exit(harness.Guard); code != 0 {
@@ -104,6 +133,76 @@ func TestRabbitMQAway(t *testing.T) {
 	again := harness.Up(t, m.Data, args...)
 	if code := again.Exit(harness.Guard); code == 0 || !strings.Contains(again.Output(), r.Address()) {
 		t.Errorf("without its broker the mesh starts: code %d, it says\n%s", code, again.Output())
+	}
+}
+
+// delays are messages that wait 1, 2 and 4 seconds between their tries.
+type delays struct {
+	l         *load
+	execution string
+
+	mu     sync.Mutex
+	tried  map[string]map[int]time.Time // when an attempt ended, by message
+	ended  map[string]bool
+	wanted []string
+}
+
+const delayed = 4 // attempts
+
+func startDelays(l *load) *delays {
+	l.t.Helper()
+	d := &delays{l: l, execution: l.execution + "-delays", tried: make(map[string]map[int]time.Time), ended: make(map[string]bool)}
+	_, err := l.client.Work(l.t.Context(), d.execution, route(0), d.handle, client.Backoff(time.Second), client.MaxRetries(delayed))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	d.publish()
+	return d
+}
+
+// publish publishes some, of which one is about to fail at each attempt.
+func (d *delays) publish() {
+	d.l.t.Helper()
+	for range 3 {
+		r, err := d.l.client.Publish(d.l.t.Context(), client.Queue(d.execution, route(0)), nil)
+		if err != nil {
+			d.l.t.Fatal(err)
+		}
+		d.wanted = append(d.wanted, r.MessageID)
+	}
+}
+
+func (d *delays) handle(_ context.Context, m *client.Delivery) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if before, known := d.tried[m.ID][m.Attempt-1]; known {
+		if waited, delay := time.Since(before), time.Second<<m.Attempt>>2; waited < delay {
+			d.l.t.Errorf("attempt %d came after %v, before %v", m.Attempt, waited, delay)
+		}
+	}
+	if m.Attempt == delayed {
+		d.ended[m.ID] = true
+		return nil
+	}
+	if d.tried[m.ID] == nil {
+		d.tried[m.ID] = make(map[int]time.Time)
+	}
+	if _, repeated := d.tried[m.ID][m.Attempt]; !repeated { // its copy may be on its way
+		d.tried[m.ID][m.Attempt] = time.Now()
+	}
+	return errToldTo
+}
+
+// finish returns when all have come to their last attempt.
+func (d *delays) finish() {
+	d.l.t.Helper()
+	d.l.mesh.AwaitRest(d.execution, harness.Guard)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range d.wanted {
+		if !d.ended[id] {
+			d.l.t.Errorf("message %s has not come to its last attempt: %v", id, d.tried[id])
+		}
 	}
 }
 

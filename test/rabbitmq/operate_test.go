@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -227,14 +228,14 @@ func TestBooksAfterAKill(t *testing.T) {
 	c := begin()
 	const each = 200
 	for i := range each {
-		publish(t, c, client.Queue("books", "r"), fmt.Sprint(i))
+		publish(t, c, client.Queue("books", "r"), strconv.Itoa(i))
 	}
 	harness.Receive(t, "a message to be handled", handled)
 	m.Kill()
 	m.Restart()
 	c = begin()
 	for i := range each {
-		publish(t, c, client.Queue("books", "r"), fmt.Sprint(i))
+		publish(t, c, client.Queue("books", "r"), strconv.Itoa(i))
 	}
 	harness.Await(t, "all to come to rest", func() bool {
 		q := m.Queue("books", "r")

@@ -33,6 +33,8 @@ func TestOnTheBroker(t *testing.T) {
 	for name, test := range map[string]func(*place){
 		"HoldingQueueOutlivesItsMessages": (*place).holdingQueue, "Names": (*place).names,
 		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
+		"HoldingQueueGone": (*place).holdingQueueGone, "HoldingQueueOfOthers": (*place).holdingQueueOfOthers, "Delays": (*place).delays,
+		"LettersWrittenTwice": (*place).lettersTwice, "QueueWithoutLeader": (*place).withoutLeader,
 		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books,
 	} {
 		t.Run(name, func(t *testing.T) {

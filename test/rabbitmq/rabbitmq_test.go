@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -349,76 +348,6 @@ func TestConnectionCutUnderAHandler(t *testing.T) {
 	if superseded == 0 {
 		t.Error("the first handler's answer was not superseded")
 	}
-}
-
-// The broker is killed again and again while messages are published, fail and are
-// given up: each that was confirmed is handled in the end, or dead.
-func TestKilledBroker(t *testing.T) {
-	r := live.StartRabbitMQ(t)
-	address := r.VirtualHost(t)
-	m := mesh(t, address)
-	c := m.Connect()
-	var handled sync.Map
-	work(t, c, "e1", "tasks", func(_ context.Context, d *client.Delivery) error {
-		switch {
-		case d.Data[len(d.Data)-1] == '3':
-			return client.Reject(errors.New("bad"))
-		case d.Attempt == 1 && d.Data[len(d.Data)-1]%2 == 0: // an even digit
-			return errors.New("try again")
-		}
-		handled.Store(d.ID, true)
-		return nil
-	}, client.Backoff(100*time.Millisecond))
-	var confirmed sync.Map
-	var published atomic.Int64
-	stop := make(chan struct{})
-	var publishing sync.WaitGroup
-	publishing.Go(func() {
-		for n := 0; ; n++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			receipt, err := c.Publish(t.Context(), client.Queue("e1", "tasks"), fmt.Append(nil, n))
-			if err == nil {
-				confirmed.Store(receipt.MessageID, n%10 == 3)
-				published.Add(1)
-			}
-		}
-	})
-	harness.Await(t, "the queues to be made", func() bool {
-		q := m.Queue("e1", "tasks")
-		return q.Dead > 0 && q.Counters[protocol.CountRetried] > 0 && q.Counters[protocol.CountAcknowledged] > 10
-	})
-	// RabbitMQ 3.10 forgets a quorum queue, with what it had confirmed, that was made
-	// a moment before it is killed: nobody can do anything about that.
-	harness.Wait(t, 5*time.Second)
-	for range 2 {
-		before := published.Load()
-		harness.Await(t, "publishes to flow", func() bool { return published.Load() > before+50 })
-		r.Kill(t)
-		r.Start(t)
-	}
-	before := published.Load()
-	harness.AwaitWithin(t, 2*harness.Guard, "publishes to flow again", func() bool { return published.Load() > before+20 })
-	close(stop)
-	publishing.Wait()
-	harness.AwaitWithin(t, 2*harness.Guard, "all to come to rest", func() bool {
-		q := m.Queue("e1", "tasks")
-		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0
-	})
-	dead := map[string]bool{}
-	for _, l := range m.Dead("/queue/e1/tasks") {
-		dead[l.MessageID] = true
-	}
-	confirmed.Range(func(id, rejected any) bool {
-		_, ran := handled.Load(id)
-		if rejected.(bool) && !dead[id.(string)] || !rejected.(bool) && !ran {
-			t.Errorf("%v was confirmed and is gone (to be rejected: %v)", id, rejected)
-		}
-		return true
-	})
 }
 
 // A broker that cannot be reached fails the start, with its address and without

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"log/slog"
 	"math"
 	"reflect"
 	"slices"
@@ -22,7 +23,7 @@ func checkGiven(command *kong.Context) error {
 		switch v := reflect.Indirect(p.Flag.Target); {
 		case v.Kind() == reflect.String && (v.Len() == 0 || p.Flag.Tag.Type != "" && nothingAs(p.Flag.Name, command.Args)):
 			return protocol.Errorf(protocol.CodeInvalidArgs, "--%s is empty: give it a value, or leave it out", p.Flag.Name)
-		case v.CanInt() && v.Int() < 0:
+		case v.CanInt() && v.Int() < 0 && v.Type() != reflect.TypeFor[slog.Level](): // a level has a name
 			return protocol.Errorf(protocol.CodeInvalidArgs, "--%s is %v: it may not be negative", p.Flag.Name, v.Interface())
 		}
 	}

@@ -212,6 +212,9 @@ type RemoteQueues interface {
 	Queues() iter.Seq2[string, []int64]
 	// Has says whether Queues has the queue.
 	Has(queue string) bool
+	// Comes is how many messages may be on their way to the queue that Letters.Depth
+	// does not count, because their delay has passed and the broker moves them.
+	Comes(queue string) int
 	// Bind has the queue receive the topic, and says in the lane's goroutine when
 	// it does. Unbind ends that.
 	Bind(queue, topic string, done func())

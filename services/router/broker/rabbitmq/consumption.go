@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -118,19 +120,24 @@ func (c *consumption) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.told(err)("a queue's channel was closed and is opened again", "queue", c.place.names.queue, "error", err)
+		c.tell(err)
 		mesh.Pause(ctx, wait)
 		wait = min(2*wait, againMax)
 	}
 }
 
-// told is how loudly it is told that a channel ended. The end of a connection is
-// told by itself.
-func (c *consumption) told(err error) func(string, ...any) {
-	if e, ok := errors.AsType[*amqp.Error](err); c.link.away() != nil || ok && !e.Recover {
-		return c.s.b.log.Debug
+// tell says that a channel ended. The end of a connection is told by itself.
+func (c *consumption) tell(err error) {
+	log, queue := c.s.b.log, c.place.names.queue
+	e, ok := errors.AsType[*amqp.Error](err)
+	switch {
+	case ok && e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timed out"):
+		log.Error("a handler runs longer than RabbitMQ waits: its message is delivered again; set RabbitMQ's consumer_timeout above the longest handler", "code", protocol.CodeTimeout, "queue", queue, "error", err)
+	case c.link.away() != nil, ok && !e.Recover:
+		log.Debug("a queue's channel was closed and is opened again", "queue", queue, "error", err)
+	default:
+		log.Warn("a queue's channel was closed and is opened again", "queue", queue, "error", err)
 	}
-	return c.s.b.log.Warn
 }
 
 // once consumes on one channel.

@@ -20,7 +20,10 @@ type copying struct {
 	meta broker.Meta
 	ms   int64 // the delay; 0: none
 	dead bool
-	out  outgoing
+	// tries counts those that failed: then where it goes is to be made sure of again,
+	// and may have it already.
+	tries int
+	out   outgoing
 }
 
 // Retry copies the entry to the holding queue of its delay.
@@ -94,27 +97,23 @@ func (s *store) begin(c *copying) {
 	})
 }
 
-// prepare declares where the copy goes. A holding queue that nobody has used for
-// a while is gone, or about to go, with all it holds: declaring it keeps it.
+// prepare makes sure of the queue that the copy goes to.
 func (s *store) prepare(ctx context.Context, c *copying) error {
-	n := c.v.place.names
+	p, n := c.v.place, c.v.place.names
 	switch {
 	case c.dead:
-		c.out.exchange, c.out.key = s.b.deadExchange(), n.dead
-		return s.b.declareDead(ctx, n)
+		c.out.target = target{s.b.deadExchange(), n.dead}
+		return p.sure.of(n.dead, c.tries > 0, func() error { return s.b.declareDead(ctx, n) })
 	case c.ms == 0:
-		c.out.key = n.queue
+		c.out.target = target{key: n.queue}
 		return nil
 	}
-	holding, err := s.b.holding(n, c.ms)
+	queue, err := s.b.holding(n, c.ms)
 	if err != nil {
 		return err
 	}
-	c.out.key = holding
-	if err = s.b.declareQueue(ctx, holding, s.b.holdingArgs(n, c.ms)); s.b.used(err) {
-		return nil
-	}
-	return err
+	c.out.target = target{key: queue}
+	return p.sure.of(queue, c.tries > 0, func() error { return s.b.hold(ctx, n, queue, c.ms) })
 }
 
 // copied settles the original once the copy is safe. Until then it is tried
@@ -123,28 +122,60 @@ func (s *store) copied(c *copying, err error) {
 	v := c.v
 	switch {
 	case err == nil:
-		s.forget(v)
-		s.drop(v)
-		s.acknowledge(v, func(bool) {})
-		v.entry.Decided = true
-		s.lane.Left(&v.entry)
-		s.lane.Handed(&v.entry)
+		s.left(c)
 	case v.lost:
-		s.forget(v)
+		s.goesBack(v)
 		s.lane.Lost(&v.entry)
 	default:
 		s.b.log.Warn("the copy of a message was not confirmed and is written again; the original stays", "queue", v.place.queue, "message_id", v.entry.ID, "error", err)
-		if errors.Is(err, errNacked) && c.ms > 0 {
-			c.ms++ // a queue that does not work at all does not keep it for ever
+		c.tries++
+		if c.ms > 0 && c.elsewhere(err) {
+			c.ms++
 		}
 		s.after(copyAgain, func() { s.resume(c) })
+	}
+}
+
+// elsewhere says whether the message had better wait in another holding queue:
+// this one is not the mesh's, or does not work at all.
+func (c *copying) elsewhere(err error) bool {
+	_, conflict := errors.AsType[*ConflictError](err)
+	return conflict || c.tries%giveUp == 0
+}
+
+// giveUp is how often a queue is tried.
+const giveUp = 30
+
+// left settles the original.
+func (s *store) left(c *copying) {
+	v := c.v
+	switch {
+	case !c.dead:
+		s.comesBack(v, time.Duration(c.ms)*time.Millisecond)
+	case c.tries > 0 || v.again:
+		s.tidy(v.place)
+	}
+	s.forget(v)
+	s.drop(v)
+	s.acknowledge(v, func(bool) {})
+	v.entry.Decided = true
+	s.lane.Left(&v.entry)
+	s.lane.Handed(&v.entry)
+}
+
+// comesBack notes the copy, unless it is back already.
+func (s *store) comesBack(v *live, delay time.Duration) {
+	next := v.ident
+	next.Copy++
+	if s.idents[next] == nil && !s.finished.Has(next) {
+		v.place.away.add(next, delay)
 	}
 }
 
 // resume begins again, unless the original was lost meanwhile.
 func (s *store) resume(c *copying) {
 	if c.v.lost {
-		s.forget(c.v)
+		s.goesBack(c.v)
 		s.lane.Lost(&c.v.entry)
 		return
 	}

@@ -24,7 +24,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 		return broker.Depth{}, err
 	}
 	var d broker.Depth
-	if d.Ready, err = b.depthOf(ctx, n.queue); err != nil {
+	if d.Ready, err = b.surely(ctx, n.queue); err != nil {
 		return d, err
 	}
 	for _, ms := range delays {
@@ -42,10 +42,10 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 	return d, err
 }
 
-// depthOfShelf is depthOf once nobody here looks at what is there.
+// depthOfShelf is what surely is there, once nobody here looks at it.
 func (b *Broker) depthOfShelf(ctx context.Context, queue string) (int64, error) {
 	defer b.shelves.Take(queue)()
-	return b.depthOf(ctx, queue)
+	return b.surely(ctx, queue)
 }
 
 // Browse reads the oldest dead letters. They are taken without being settled on
@@ -85,7 +85,8 @@ func (b *Broker) browse(ctx context.Context, at shelf, queue string, most int, i
 
 // read takes the messages on a shelf, at most so many and none that came after it
 // began, on a channel of their own. f has each and end comes last; they say how
-// many they have settled. The others go back.
+// many they have settled. The others go back. Of a dead letter that was written
+// twice f has the first, and the other is taken away.
 func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) (int64, error), end func() (int64, error)) (settled int64, err error) {
 	defer b.shelves.Take(at.name)()
 	there, err := b.depthOf(ctx, at.name)
@@ -98,11 +99,17 @@ func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp
 	}
 	most = min(most, there)
 	deliveries, err := b.takeLetters(ch, at.name, most)
+	seen := seen{}
 	for i := int64(0); i < most && err == nil; i++ {
 		var more int64
-		d, there := next(ctx, deliveries)
-		if !there {
+		d, delivered := next(ctx, deliveries)
+		if !delivered {
 			break
+		}
+		if at.dead && seen.again(&d) {
+			err = b.failed("a dead letter could not be taken away", d.Ack(false))
+			there--
+			continue
 		}
 		if more, err = f(ch, &d); errors.Is(err, errEnough) {
 			err = nil
@@ -116,6 +123,25 @@ func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp
 	more, err := end()
 	settled += more
 	return settled, errors.Join(err, b.putBack(ctx, ch, at, there-settled))
+}
+
+// seen are the dead letters that were read.
+type seen map[seenKey]struct{}
+
+type seenKey struct {
+	id         string
+	generation uint32
+}
+
+// again says whether a letter of the mesh's was read before, and notes it.
+func (s seen) again(d *amqp.Delivery) bool {
+	if _, own := d.Headers[headerPublished]; !own {
+		return false
+	}
+	k := seenKey{d.MessageId, number(d.Headers[protocol.HeaderGeneration])}
+	_, again := s[k]
+	s[k] = struct{}{}
+	return again
 }
 
 // errEnough ends a read.

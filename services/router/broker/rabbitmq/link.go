@@ -34,6 +34,7 @@ type link struct {
 
 	mu      sync.Mutex
 	conn    *amqp.Connection // nil: there is none
+	since   time.Time        // when it was made
 	err     error            // why
 	blocked string           // why the broker takes nothing at the moment
 	changed chan struct{}    // closed with the next change
@@ -130,11 +131,18 @@ func (l *link) use(conn *amqp.Connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	again := l.err != nil && l.conn == nil
-	l.conn, l.err, l.blocked = conn, nil, ""
+	l.conn, l.since, l.err, l.blocked = conn, time.Now(), nil, ""
 	l.change()
 	if again {
 		l.b.log.Info("connected", "connection", l.role, "address", l.b.address)
 	}
+}
+
+// age is how long the connection is there.
+func (l *link) age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.since)
 }
 
 // drop forgets a connection that has ended.
@@ -217,6 +225,15 @@ type desk struct {
 
 // desks are how many things are asked of a broker at once.
 const desks = 12
+
+// newDesks are so many that can be taken and put back.
+func newDesks(n int, l *link) chan *desk {
+	all := make(chan *desk, n)
+	for range n {
+		all <- &desk{link: l}
+	}
+	return all
+}
 
 // ask has f use a channel that nobody else uses meanwhile. UNAVAILABLE: the
 // broker is away.

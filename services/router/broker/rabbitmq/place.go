@@ -33,6 +33,10 @@ type place struct {
 	made    kind // what it was declared as, if it was
 	taking  *consumption
 	holding map[int64]struct{} // delays in milliseconds
+	sure    sure
+
+	away    away
+	tidying bool // its dead letters are about to be looked through
 }
 
 // declareAgain is how long a failed declaration stands.
@@ -80,7 +84,7 @@ func (s *store) newPlace(queue string) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{queue: queue, names: n, ghost: ledger.Queue{Name: queue}, holding: make(map[int64]struct{})}
+	p := &place{queue: queue, names: n, ghost: ledger.Queue{Name: queue}, holding: make(map[int64]struct{}), sure: make(sure)}
 	s.places[queue] = p
 	return p, nil
 }

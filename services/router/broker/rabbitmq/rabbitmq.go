@@ -27,9 +27,11 @@ type Broker struct {
 	address string // without its password
 
 	out       *link // publishes, topology, looks at queues
+	inside    *link // looks into queues
 	mu        sync.Mutex
 	in        []*link // consumers
 	desks     chan *desk
+	looks     chan *desk
 	shelves   remote.Turns // to look at dead letters: what one has taken another would miss
 	declaring remote.Turns // to declare a queue
 	conflicts conflicts
@@ -60,10 +62,8 @@ func New(o Options) (broker.Remote, error) {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.out = newLink(b, "publish")
-	b.desks = make(chan *desk, desks)
-	for range desks {
-		b.desks <- &desk{link: b.out}
-	}
+	b.inside = newLink(b, "look")
+	b.desks, b.looks = newDesks(desks, b.out), newDesks(looks, b.inside)
 	return b, nil
 }
 
@@ -104,6 +104,7 @@ func (b *Broker) Open(ctx context.Context) error {
 	b.unbounded = major >= 4
 	b.out.use(conn)
 	b.running.Go(func() { b.out.keep(b.ctx) })
+	b.running.Go(func() { b.inside.keep(b.ctx) })
 	return nil
 }
 

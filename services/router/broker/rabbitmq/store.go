@@ -64,6 +64,7 @@ type live struct {
 
 	leaving bool // a copy of it is on its way
 	lost    bool // the broker has it back
+	again   bool // the broker had it back before
 }
 
 // keyEpoch is where the lane's epoch is in a key, so that no owner of the lane
@@ -144,7 +145,7 @@ func (s *store) Publish(p broker.Publish) error {
 	if s.dedups.Repeats(&p, s.lane) {
 		return nil
 	}
-	s.write(&publication{Publish: p, destination: to, out: outgoing{exchange: to.exchange, key: to.key, message: message}})
+	s.write(&publication{Publish: p, destination: to, out: outgoing{target: to.target, queues: to.queues(), message: message}})
 	return nil
 }
 
@@ -158,8 +159,20 @@ type publication struct {
 
 // destination is where a publish goes, and what has to be there.
 type destination struct {
-	exchange, key string
-	places        []*place
+	target
+	places []*place
+}
+
+// queues are those of a topic.
+func (d *destination) queues() []string {
+	if d.exchange == "" {
+		return nil
+	}
+	all := make([]string, len(d.places))
+	for i, p := range d.places {
+		all[i] = p.names.queue
+	}
+	return all
 }
 
 func (s *store) destination(p *broker.Publish) (destination, error) {
@@ -168,10 +181,10 @@ func (s *store) destination(p *broker.Publish) (destination, error) {
 		if err != nil {
 			return destination{}, err
 		}
-		return destination{key: at.names.queue, places: []*place{at}}, nil
+		return destination{target{key: at.names.queue}, []*place{at}}, nil
 	}
 	exchange, _, err := s.b.exchanges(p.Topic)
-	to := destination{exchange: exchange}
+	to := destination{target: target{exchange: exchange}}
 	for _, c := range p.To {
 		at, err := s.place(c.Queue)
 		if err != nil {
@@ -221,6 +234,8 @@ func (s *store) written(p *publication, err error) {
 		s.refuse(p, protocol.Errorf(protocol.CodeUnavailable, "no queue of the broker's took the message: look at %s there, and publish again", p.destination.name()))
 	case errors.Is(err, errNacked):
 		s.refuse(p, protocol.Errorf(protocol.CodeUnavailable, "the broker refused the message for %s: it is full, or a policy limits it", p.destination.name()))
+	case errors.Is(err, errSilent):
+		s.refuse(p, protocol.Errorf(protocol.CodeUnavailable, "the message was not stored: %v; look at %s on the broker, and publish again", err, p.destination.name()))
 	case errors.Is(err, errUnknown):
 		s.refuse(p, protocol.Errorf(protocol.CodeUnavailable, "%v, and whether it was stored is not known: publish it again with the same %s", err, protocol.HeaderDedup))
 	default:
@@ -272,11 +287,12 @@ func (s *store) arrive(x *session, d *delivered) {
 	if _, named := scope.NamedQueue(meta.Queue); named && !own {
 		m.Headers = withJob(m.Headers, d.Headers)
 	}
-	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag}
+	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag, again: d.Redelivered}
 	v.ident = remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
 	if own && s.known(v) {
 		return
 	}
+	v.place.away.back(v.ident)
 	s.recall(v)
 	s.key++
 	v.entry = broker.Entry{
@@ -304,7 +320,7 @@ func (s *store) known(v *live) bool {
 	at := s.idents[v.ident]
 	switch {
 	case at != nil && at.lost:
-		at.x, at.tag, at.lost = v.x, v.tag, false
+		at.x, at.tag, at.lost, at.again = v.x, v.tag, false, true
 	case at != nil || s.finished.Has(v.ident):
 		v.x.settle(settling{tag: v.tag})
 	default:
@@ -336,9 +352,17 @@ func (s *store) lost(x *session) {
 		}
 		v.lost = true
 		if !v.leaving {
-			s.forget(v)
+			s.goesBack(v)
 			s.lane.Lost(&v.entry)
 		}
+	}
+}
+
+// goesBack forgets an entry that the broker has again.
+func (s *store) goesBack(v *live) {
+	s.forget(v)
+	if v.ident.Copy > 0 {
+		v.place.away.add(v.ident, 0)
 	}
 }
 
@@ -399,6 +423,14 @@ func (s *store) Priorities(queue string) uint8 {
 func (s *store) Live(queue string) int {
 	if p := s.places[queue]; p != nil {
 		return p.live
+	}
+	return 0
+}
+
+// Comes is how many messages may be on their way to the queue that nobody counts.
+func (s *store) Comes(queue string) int {
+	if p := s.places[queue]; p != nil {
+		return p.away.count()
 	}
 	return 0
 }
@@ -480,7 +512,7 @@ func (s *store) GiveBack(e *broker.Entry) {
 	if v == nil || v.leaving {
 		return
 	}
-	s.forget(v)
+	s.goesBack(v)
 	if !v.x.gone.Load() {
 		v.x.settle(settling{tag: v.tag, requeue: true})
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"regexp"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -32,11 +33,6 @@ func (b *Broker) namesOf(queue string) (names, error) {
 	}
 	name.dead, err = b.names.Format(n.DeadLetters())
 	return name, err
-}
-
-// holding is the queue in which its messages wait for a delay.
-func (b *Broker) holding(n names, ms int64) (string, error) {
-	return b.names.Format(n.scoped.Delayed(ms))
 }
 
 // deadExchange is where dead letters go through, routed by the names of their
@@ -74,24 +70,6 @@ func (b *Broker) unlimited(args amqp.Table) {
 	if b.unbounded {
 		args["x-delivery-limit"] = int64(-1)
 	}
-}
-
-// RabbitMQ's bounds, in milliseconds: a message waits longer in several turns.
-const (
-	longestTTL = int64(20 * 24 * 3600 * 1000)
-	// expiryMargin is how much longer than its messages a holding queue lives that
-	// nobody uses. It is declared again before each use.
-	expiryMargin = int64(10 * 60 * 1000)
-)
-
-func (b *Broker) holdingArgs(n names, ms int64) amqp.Table {
-	args := amqp.Table{
-		"x-queue-type": "quorum", "x-message-ttl": ms, "x-expires": 2*ms + expiryMargin,
-		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": n.queue,
-		"x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
-	}
-	b.unlimited(args) // who looks at it gives back what was delivered
-	return args
 }
 
 // ConflictError says that a queue is on the broker with other arguments than it
@@ -133,7 +111,7 @@ func (b *Broker) restore(ctx context.Context, n names) error {
 		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
 		return err
 	})
-	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.NotFound {
+	if isCode(err, amqp.NotFound) {
 		return b.declare(ctx, n, kind{})
 	}
 	return b.failed("the queue "+n.queue+" could not be looked at", err)
@@ -234,18 +212,43 @@ func (b *Broker) remove(ctx context.Context, queues ...string) error {
 	return errors.Join(errs...)
 }
 
-// depthOf is how many messages wait in a queue, 0 in one that is not there.
+// depthOf is how many messages wait in a queue, as far as the broker knows, 0 in
+// one that is not there.
 func (b *Broker) depthOf(ctx context.Context, queue string) (int64, error) {
-	var q amqp.Queue
-	err := b.ask(ctx, func(ch *amqp.Channel) (err error) {
+	q, err := b.passive(ctx, queue)
+	return int64(q.Messages), err
+}
+
+func (b *Broker) passive(ctx context.Context, queue string) (q amqp.Queue, err error) {
+	err = b.ask(ctx, func(ch *amqp.Channel) (err error) {
 		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
-	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.NotFound {
+	if isCode(err, amqp.NotFound) {
+		return amqp.Queue{Consumers: 1}, nil // nothing comes of looking into it
+	}
+	return q, b.failed("the queue "+queue+" could not be looked at", err)
+}
+
+// surely is depthOf for who removes what is empty. The broker says of a queue that
+// does not tell it in time, or has just begun to start, that nothing is in it.
+func (b *Broker) surely(ctx context.Context, queue string) (int64, error) {
+	began := time.Now()
+	q, err := b.passive(ctx, queue)
+	if err != nil || q.Messages+q.Consumers > 0 || time.Since(began) < doubtful && b.out.age() > starting {
+		return int64(q.Messages), err
+	}
+	n, err := b.look(ctx, queue)
+	if isCode(err, amqp.NotFound) {
 		return 0, nil
 	}
-	return int64(q.Messages), b.failed("the queue "+queue+" could not be looked at", err)
+	return n, b.failed("the queue "+queue+" could not be looked into", err)
 }
+
+const (
+	doubtful = 200 * time.Millisecond // the broker asks the queue for 250
+	starting = 30 * time.Second
+)
 
 // conflicts are those that were told of.
 type conflicts struct {

@@ -278,7 +278,7 @@ func (s *Store) Live(queue string) int {
 	return 0
 }
 
-// Comes is 0: what waits is counted until it is delivered.
+// Comes is 0: a message that waits for its next try is in its queue's own count.
 func (s *Store) Comes(string) int { return 0 }
 
 // Message is the entry's message.

@@ -1,0 +1,103 @@
+//go:build !no_rabbitmq
+
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/internal/mesh"
+)
+
+// looks are how many queues are looked into at once.
+const looks = 4
+
+// look asks a queue itself how many messages wait in it. What else the broker
+// says of a queue that has no leader, or is slow to answer, is that it is empty.
+// A queue that keeps an order answers, but does not tell: 0 then.
+//
+// For a queue that expires when it is not used this is the use: to declare a
+// quorum queue again is none, and to put something in neither.
+//
+// It has a connection of its own, which RabbitMQ closes when a queue is just
+// being made or removed.
+func (b *Broker) look(ctx context.Context, queue string) (n int64, err error) {
+	for range looksAgain {
+		n, err = b.lookOnce(ctx, queue)
+		if err == nil || isCode(err, amqp.NotFound) || !mesh.Pause(ctx, lookAgain) {
+			break
+		}
+	}
+	return n, err
+}
+
+const (
+	looksAgain = 4
+	lookAgain  = 250 * time.Millisecond
+)
+
+func (b *Broker) lookOnce(ctx context.Context, queue string) (int64, error) {
+	var d *desk
+	select {
+	case d = <-b.looks:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	answer := make(chan looked, 1)
+	b.running.Go(func() { // without a leader this takes more than a minute
+		var l looked
+		l.err = d.do(b.ctx, func(ch *amqp.Channel) error { return l.into(ch, queue) })
+		b.looks <- d
+		answer <- l
+	})
+	select {
+	case l := <-answer:
+		return l.n, l.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+type looked struct {
+	n   int64
+	err error
+}
+
+func (l *looked) into(ch *amqp.Channel, queue string) error {
+	d, there, err := ch.Get(queue, false)
+	if isCode(err, amqp.ResourceLocked) {
+		return nil
+	}
+	if err != nil || !there {
+		return err
+	}
+	l.n = int64(d.MessageCount) + 1
+	return d.Nack(false, true)
+}
+
+func isCode(err error, code int) bool {
+	e, is := errors.AsType[*amqp.Error](err)
+	return is && e.Code == code
+}
+
+// awaitAnswer waits until all of the queues answer that are still there; false:
+// ctx has ended.
+func (b *Broker) awaitAnswer(ctx context.Context, queues []string) bool {
+	for _, queue := range queues {
+		for {
+			_, err := b.look(ctx, queue)
+			if err == nil || isCode(err, amqp.NotFound) {
+				break
+			}
+			if !mesh.Pause(ctx, askAgain) {
+				return false
+			}
+		}
+	}
+	return ctx.Err() == nil
+}
+
+const askAgain = time.Second

@@ -1,0 +1,221 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
+	"github.com/waybill-mq/waybill/test/harness"
+)
+
+// holdingQueueGone: when the queue is gone in which a message is to wait, it is
+// made anew, and the message is kept meanwhile.
+func (p *place) holdingQueueGone() {
+	deliveries := p.work("gone", "r", client.Backoff(100*time.Millisecond))
+	for range 2 {
+		id := p.publish("gone", "r", "x")
+		first := harness.Receive(p, "the first attempt", deliveries)
+		first.end <- errFails
+		again := harness.Receive(p, "the second attempt", deliveries)
+		if again.ID != id || again.Attempt != 2 {
+			p.Errorf("attempt %d of %s came, want the second of %s", again.Attempt, again.ID, id)
+		}
+		again.end <- nil
+		if _, err := p.channel().QueueDelete("queue:gone:r.retry.100", false, false, false); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+// holdingQueueOfOthers: one that somebody else has made, for whatever, is not
+// used.
+func (p *place) holdingQueueOfOthers() {
+	const holding = "queue:others:r.retry.100"
+	if _, err := p.channel().QueueDeclare(holding, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		p.Fatal(err)
+	}
+	p.publish("others", "r", "x")
+	deliveries := p.work("others", "r", client.Backoff(100*time.Millisecond))
+	first := harness.Receive(p, "the first attempt", deliveries)
+	first.end <- errFails
+	again := harness.Receive(p, "the second attempt", deliveries)
+	again.end <- nil
+	if n := p.depth(holding); n != 0 {
+		p.Errorf("%d messages are in a queue from which they do not come back", n)
+	}
+}
+
+// delays: 1, 2 and 4 seconds are never shortened, and a short delay passes a long
+// one.
+func (p *place) delays() {
+	deliveries := p.work("delays", "r", client.Backoff(time.Second), client.MaxRetries(4))
+	slow := p.publish("delays", "r", "slow")
+	var quick string
+	failed, attempts := map[string]time.Time{}, []string{}
+	for len(attempts) < 6 {
+		d := harness.Receive(p, "an attempt", deliveries)
+		attempts = append(attempts, string(d.Data)+strconv.Itoa(d.Attempt))
+		if waited, delay := time.Since(failed[d.ID]), time.Second<<d.Attempt>>2; d.Attempt > 1 && waited < delay {
+			p.Errorf("attempt %d of %s came after %v, before %v", d.Attempt, d.Data, waited, delay)
+		}
+		failed[d.ID] = time.Now()
+		switch {
+		case d.ID == slow && d.Attempt == 3:
+			quick = p.publish("delays", "r", "quick")
+			d.end <- errFails
+		case d.ID == slow && d.Attempt == 4, d.ID == quick && d.Attempt == 2:
+			d.end <- nil
+		default:
+			d.end <- errFails
+		}
+	}
+	if last := attempts[len(attempts)-1]; last != "slow4" {
+		p.Errorf("the order is %v: a short delay does not pass a long one", attempts)
+	}
+}
+
+// lettersTwice: a dead letter that was written twice, as it is when the connection
+// is lost in between, is one for who looks, redrives or discards.
+func (p *place) lettersTwice() {
+	const queue, dead = "/queue/twice/r", "queue:twice:r.dlq"
+	id := p.publish("twice", "r", "x")
+	deliveries := p.work("twice", "r")
+	d := harness.Receive(p, "a delivery", deliveries)
+	d.end <- client.Reject(errFails)
+	p.awaitDepth(dead, 1)
+	p.double(dead)
+	if letters := p.mesh.Dead(queue); len(letters) != 1 || letters[0].MessageID != id {
+		p.Errorf("the dead letters are %+v", letters)
+	}
+	p.awaitDepth(dead, 1)
+	p.double(dead)
+	if n, err := p.mesh.Redrive(protocol.DeadActRequest{Queue: queue}); n != 1 || err != nil {
+		p.Errorf("%d redriven (%v)", n, err)
+	}
+	again := harness.Receive(p, "the letter again", deliveries)
+	again.end <- client.Reject(errFails)
+	p.awaitDepth("queue:twice:r", 0)
+	p.awaitDepth(dead, 1)
+	p.double(dead)
+	if n, err := p.mesh.Discard(protocol.DeadActRequest{Queue: queue}); n != 1 || err != nil {
+		p.Errorf("%d discarded (%v)", n, err)
+	}
+	p.awaitDepth(dead, 0)
+}
+
+// double has the one message of a queue in it twice.
+func (p *place) double(queue string) {
+	p.Helper()
+	ch := p.channel()
+	if err := ch.Confirm(false); err != nil {
+		p.Fatal(err)
+	}
+	d, there, err := ch.Get(queue, true)
+	if err != nil || !there {
+		p.Fatalf("nothing is in %s (%v)", queue, err)
+	}
+	for range 2 {
+		confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{
+			Headers: d.Headers, Body: d.Body, MessageId: d.MessageId, AppId: d.AppId, DeliveryMode: d.DeliveryMode, Timestamp: d.Timestamp,
+		})
+		if err != nil || !confirm.Wait() {
+			p.Fatalf("a copy could not be put into %s (%v)", queue, err)
+		}
+	}
+}
+
+// withoutLeader: a queue that does not answer the broker, as one that has lost its
+// leader, is refused soon, and the others of its lane are not held up by it.
+func (p *place) withoutLeader() {
+	const stuck = "stuck"
+	p.publish("leader", stuck, "1")
+	neighbour := sameLane("leader", stuck)
+	p.publish("leader", neighbour, "1")
+	name := "'" + p.vhost() + "_queue:leader:" + stuck + "'"
+	p.server.Control(p, "eval", "sys:suspend(whereis("+name+")).")
+	refused := make(chan error, 1)
+	go func() {
+		_, err := p.client.Publish(p.Context(), client.Queue("leader", stuck), []byte("2"))
+		for err == nil || protocol.CodeOf(err) == protocol.CodeTimeout {
+			_, err = p.client.Publish(p.Context(), client.Queue("leader", stuck), []byte("2"))
+		}
+		refused <- err
+	}()
+	if err := harness.Receive(p, "an answer", refused); protocol.CodeOf(err) != protocol.CodeUnavailable {
+		p.Errorf("a publish to the queue: %v", err)
+	}
+	for range 20 {
+		p.publish("leader", neighbour, "3")
+	}
+	p.server.Control(p, "eval", "sys:resume(whereis("+name+")).")
+	harness.Await(p, "the queue takes messages again", func() bool {
+		_, err := p.client.Publish(p.Context(), client.Queue("leader", stuck), []byte("4"))
+		return err == nil
+	})
+}
+
+// sameLane is a route whose queue is in the lane of another's.
+func sameLane(execution, route string) string {
+	const lanes = 16
+	lane := ledger.Of(scope.ScopedName(execution, route), lanes)
+	for n := 0; ; n++ {
+		other := "r" + strconv.Itoa(n)
+		if ledger.Of(scope.ScopedName(execution, other), lanes) == lane {
+			return other
+		}
+	}
+}
+
+// A handler that runs longer than RabbitMQ waits for a settlement: RabbitMQ takes
+// its message back, which spends no try, and the setting is named. Other queues
+// are not touched.
+func TestHandlerOutrunsTheConsumerTimeout(t *testing.T) {
+	r := live.SharedRabbitMQ(t)
+	set := func(ms int) {
+		r.Control(t, "eval", "application:set_env(rabbit, consumer_timeout, "+strconv.Itoa(ms)+").")
+	}
+	set(2000)
+	defer set(1800000)
+	m := mesh(t, r.VirtualHost(t))
+	c := m.Connect()
+	running, end := make(chan int, 9), make(chan struct{})
+	work(t, c, "long", "r", func(_ context.Context, d *client.Delivery) error {
+		running <- d.Attempt
+		<-end
+		return nil
+	}, client.Concurrency(4))
+	quick := make(chan string, 9)
+	work(t, c, "long", "quick", func(_ context.Context, d *client.Delivery) error {
+		quick <- d.ID
+		return nil
+	})
+	publish(t, c, client.Queue("long", "r"), "x")
+	for range 2 {
+		if attempt := harness.Receive(t, "the message", running); attempt != 1 {
+			t.Errorf("it came as attempt %d", attempt)
+		}
+		if r := publish(t, c, client.Queue("long", "quick"), "x"); harness.Receive(t, "a message of another queue", quick) != r.MessageID {
+			t.Error("another message came")
+		}
+	}
+	close(end)
+	harness.Await(t, "the message to be settled", func() bool {
+		q := m.Queue("long", "r")
+		return q.Counters[protocol.CountAcknowledged] == 1 && q.Ready+q.InFlight+q.Waiting+q.Dead == 0
+	})
+	if n := m.Queue("long", "quick").Counters[protocol.CountAcknowledged]; n != 2 {
+		t.Errorf("%d messages of the other queue were handled, want 2", n)
+	}
+	if out := m.Process().Output(); !strings.Contains(out, "consumer_timeout") || !strings.Contains(out, "queue=queue:long:r") {
+		t.Errorf("nothing names the setting:\n%s", out)
+	}
+}
