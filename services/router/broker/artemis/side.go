@@ -5,6 +5,7 @@ package artemis
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-stomp/stomp/v3/frame"
 
@@ -50,6 +51,7 @@ func (s *side) Write(w *remote.Writing) {
 	s.out.start(s.ctx)
 	s.out.send(f, func(err error) {
 		s.size.Add(-size)
+		s.b.written.Store(time.Now().UnixNano())
 		w.Done(err)
 	})
 }
