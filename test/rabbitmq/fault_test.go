@@ -112,6 +112,34 @@ func (p *place) lettersTwice() {
 	p.awaitDepth(dead, 0)
 }
 
+// lettersInOrder: however often some of the dead letters or all are looked at, they
+// stay in their order.
+func (p *place) lettersInOrder() {
+	const queue, letters = "/queue/inorder/r", 9
+	deliveries := p.work("inorder", "r")
+	var want []string
+	for n := range letters {
+		want = append(want, p.publish("inorder", "r", "x"))
+		d := harness.Receive(p, "a delivery", deliveries)
+		d.end <- client.Reject(errFails)
+		p.awaitDepth("queue:inorder:r.dlq", n+1)
+	}
+	for _, most := range []int{letters, 3, 5, letters, 3} {
+		found, err := p.mesh.SomeDead(queue, most)
+		if err != nil {
+			p.Fatal(err)
+		}
+		for i := range found {
+			if found[i].MessageID != want[i] {
+				p.Errorf("letter %d of %d is another than before", i+1, most)
+			}
+		}
+		if len(found) != most {
+			p.Errorf("%d letters, want %d", len(found), most)
+		}
+	}
+}
+
 // double has the one message of a queue in it twice.
 func (p *place) double(queue string) {
 	p.Helper()

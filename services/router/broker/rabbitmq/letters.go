@@ -98,7 +98,9 @@ func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp
 		return 0, b.failed("a channel could not be opened", err)
 	}
 	most = min(most, there)
-	deliveries, err := b.takeLetters(ch, at.name, most)
+	// All are taken: what goes back goes behind what went back before, so that some
+	// of them alone would lose their place.
+	deliveries, err := b.takeLetters(ch, at.name, there)
 	seen := seen{}
 	for i := int64(0); i < most && err == nil; i++ {
 		var more int64
