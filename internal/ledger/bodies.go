@@ -38,8 +38,9 @@ type body struct {
 	cost    int64
 }
 
-// bodyOverhead is about what a message takes beside its headers and body.
-const bodyOverhead = 256
+// bodyOverhead is about what a message takes beside its headers and body: the
+// publish that it is part of, and what NATS keeps of that.
+const bodyOverhead = 512
 
 // NewBodies bounds them at limit bytes. A quarter is for frames.
 func NewBodies(limit int64) *Bodies {

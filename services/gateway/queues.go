@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // Page says which part of a list in order of name is asked for.
@@ -32,11 +33,23 @@ func (s *Service) queues(api huma.API) {
 
 func (s *Service) listQueues(ctx context.Context, in *queuesInput) (*answer[operate.QueuePage], error) {
 	q := protocol.QueuesRequest{Execution: in.Execution, After: in.After, Limit: in.Limit}
-	var err error
+	err := checkOnly(in.Execution)
+	if err != nil {
+		return nil, err
+	}
 	if in.Queue != "" {
 		if q.Queue, err = operate.QueueName(in.Queue); err != nil {
 			return nil, err
 		}
 	}
 	return answered(operate.Queues(ctx, s.nc, q))
+}
+
+// checkOnly refuses what is no execution's id, if one is given: nothing would be
+// listed, as of one that is empty.
+func checkOnly(execution string) error {
+	if execution == "" {
+		return nil
+	}
+	return scope.CheckExecution(execution)
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -8,7 +9,6 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 type waitingInput struct {
@@ -44,14 +44,14 @@ func (s *Service) waiting(api huma.API) {
 func (in *waitingActInput) request() (protocol.WaitingActRequest, error) {
 	w := &in.Body
 	queue, topic, err := w.names(w.Execution != "")
-	if err == nil && w.Execution != "" {
-		err = scope.CheckExecution(w.Execution)
-	}
-	return protocol.WaitingActRequest{MessageID: w.MessageID, Queue: queue, Topic: topic, Execution: w.Execution, All: w.All, By: askedByHTTP}, err
+	return protocol.WaitingActRequest{MessageID: w.MessageID, Queue: queue, Topic: topic, Execution: w.Execution, All: w.All, By: askedByHTTP}, cmp.Or(err, checkOnly(w.Execution))
 }
 
 func (s *Service) listWaiting(ctx context.Context, in *waitingInput) (*answer[protocol.WaitingPage], error) {
 	queue, topic, err := in.names()
+	if err == nil {
+		err = checkOnly(in.Execution)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,9 @@ func (l *lane) openBindings() {
 		if err := json.Unmarshal(value, q.bound); err != nil {
 			l.s.log.Warn("a note about a topic's queue cannot be read; the queue stays bound", "queue", name, "error", err)
 		}
-		q.policy.Tuning = q.bound.Tuning
+		tuned := *q.policy
+		tuned.Tuning = q.bound.Tuning
+		q.policy = &tuned
 		if q.bound.Ended {
 			continue
 		}

@@ -153,3 +153,7 @@ type policy struct {
 	maxPriority  uint8
 	protocol.Tuning
 }
+
+// defaultPolicy is that of a queue without a subscription. A policy is replaced,
+// never changed.
+var defaultPolicy = policy{maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs}

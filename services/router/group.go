@@ -216,7 +216,8 @@ func (q *queue) setPolicy(p policy) {
 	if q.groups != nil && (!p.fifo || renumbered) {
 		q.ungroup()
 	}
-	q.policy = p
+	asked := p
+	q.policy = &asked
 	if p.fifo {
 		p.maxPriority = 0
 	}

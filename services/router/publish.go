@@ -23,7 +23,7 @@ import (
 const maxBacklog = 64 << 20
 
 // publicationBytes is about what a publish takes beside its body.
-const publicationBytes = 256
+const publicationBytes = 512
 
 var (
 	errMoving   = protocol.Errorf(protocol.CodeUnavailable, "the queue's lane is moving to another router: publish again")

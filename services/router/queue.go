@@ -30,7 +30,7 @@ type queue struct {
 	lastDue   int64            // of what it delays, see firstDue
 	aside     []*sideline      // what was ready and waits for those who want it
 	jobs      *jobs            // of a named queue; nil in another
-	policy    policy
+	policy    *policy          // shared by the many that nobody asked anything else of
 
 	inflight    int   // deliveries in workers' hands
 	judging     int   // failed ones whose verdict is awaited
@@ -61,9 +61,7 @@ type queue struct {
 }
 
 func newQueue(name string, l *lane) *queue {
-	q := &queue{name: name, lane: l, policy: policy{
-		maxRetries: protocol.DefaultMaxRetries, backoffMs: protocol.DefaultBackoffMs,
-	}}
+	q := &queue{name: name, lane: l, policy: &defaultPolicy}
 	if n, ok := scope.SubscriberOf(name); ok {
 		q.topic, q.kind = n.Topic, n.Kind
 	}

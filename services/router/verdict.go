@@ -165,7 +165,7 @@ func (d *delivery) policy() policy {
 	if d.c != nil {
 		return d.c.policy()
 	}
-	return d.q.policy
+	return *d.q.policy
 }
 
 // failed puts a question back, to be asked again a little later.
