@@ -29,7 +29,9 @@ type Broker struct {
 
 	desk    *desk        // for management
 	shelves remote.Turns // to look at dead letters: what one has taken another would miss
-	told    told
+	leaving leaving
+	binding remote.Turns // to bind to a topic
+	written atomic.Int64 // when the broker last confirmed a message, ns since the epoch
 	lost    atomic.Int64 // when a lost connection was told of, ns since the epoch
 
 	// What the acceptor takes off the beginning of a destination.
@@ -150,22 +152,4 @@ func (b *Broker) lossLevel() func(string, ...any) {
 		return b.log.Debug
 	}
 	return b.log.Warn
-}
-
-// told is what was told of once.
-type told struct {
-	mu   sync.Mutex
-	said map[string]bool
-}
-
-// once says whether it was not told before.
-func (t *told) once(what string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.said == nil {
-		t.said = make(map[string]bool)
-	}
-	first := !t.said[what]
-	t.said[what] = true
-	return first
 }

@@ -277,8 +277,9 @@ func (c *connection) read() {
 			c.end(err, "")
 			return
 		}
-		if f == nil {
-			continue // a heart-beat
+		if f == nil { // a heart-beat
+			c.overdue(time.Now())
+			continue
 		}
 		switch f.Command {
 		case frame.MESSAGE:

@@ -18,6 +18,7 @@ type consumption struct {
 	spot   *spot
 	sink   remote.Sink
 	cancel context.CancelFunc
+	ended  chan struct{}
 
 	mu      sync.Mutex
 	demand  broker.Demand // with no window nothing more is taken
@@ -52,8 +53,12 @@ func (c *consumption) Receive(topic string) {
 // Stop implements remote.Consumption.
 func (c *consumption) Stop() { c.cancel() }
 
+// Wait implements remote.Consumption.
+func (c *consumption) Wait() { <-c.ended }
+
 // run consumes until ctx ends.
 func (c *consumption) run(ctx context.Context) {
+	defer close(c.ended)
 	wait := againMin
 	for c.awaited(ctx) {
 		began := time.Now()
@@ -105,12 +110,29 @@ func (c *consumption) once(ctx context.Context) error {
 		return err
 	}
 	x := newSession(c, conn, made.FIFO)
+	if made.MaxPriority > 0 {
+		x.first = c.waiting(ctx)
+	}
 	c.enter(x)
 	err = x.run(ctx)
 	c.enter(nil)
 	x.leave()
+	x.leaving.Wait()
 	c.sink.Lost(x)
 	return err
+}
+
+// waiting is how many messages the queue can give at once.
+func (c *consumption) waiting(ctx context.Context) int {
+	answers, err := c.side.b.ask(ctx, settled(c.spot.address), request{resource: onQueue(c.spot.address), attribute: messageCount})
+	if err != nil {
+		return 0
+	}
+	n, err := answers[1].number()
+	if err != nil {
+		return 0
+	}
+	return min(int(n), c.window())
 }
 
 // enter begins a session with what is wanted now.

@@ -25,6 +25,10 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 	if err != nil {
 		return broker.Depth{}, err
 	}
+	b.leaving.wait(ctx, s.address)
+	if time.Since(time.Unix(0, b.written.Load())) < lately {
+		remote.Sleep(ctx, countedAfter)
+	}
 	answers, err := b.ask(ctx,
 		settled(s.address), settled(s.deadletter),
 		request{resource: onQueue(s.address), attribute: messageCount},
@@ -49,6 +53,12 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 func settled(queue string) request {
 	return request{resource: onQueue(queue), attribute: "firstMessageTimestamp"}
 }
+
+// A broker that has much to do counts what it has confirmed lately a moment later.
+const (
+	lately       = 200 * time.Millisecond
+	countedAfter = 30 * time.Millisecond
+)
 
 // withID selects the message of an id. The names of our headers have hyphens.
 func withID(id protocol.MessageID) string {
@@ -80,7 +90,7 @@ func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol
 	return letters, err
 }
 
-func letterOf(d *remote.Delivery, queue string) broker.Letter {
+func letterOf(d *letter, queue string) broker.Letter {
 	meta := d.Meta
 	meta.Queue = queue
 	return broker.Letter{Message: d.Message, Meta: meta}
@@ -173,7 +183,7 @@ func (b *Broker) letters(ctx context.Context, queue string, id protocol.MessageI
 		return b.failed("the dead letters in "+s.deadletter+" could not be read", err)
 	}
 	defer conn.close()
-	r := &reading{b: b, s: s, conn: conn, selector: selector, left: there, arrived: make(chan *remote.Delivery, maxTaken)}
+	r := &reading{b: b, s: s, conn: conn, selector: selector, left: there, arrived: make(chan *letter, maxTaken)}
 	r.subscribe(leastBytes)
 	err = f(r)
 	return errors.Join(err, r.end(ctx))
@@ -188,11 +198,17 @@ type reading struct {
 	s        *spot
 	conn     *connection
 	selector string
-	arrived  chan *remote.Delivery
+	arrived  chan *letter
 	subs     []string
 	left     int64 // that were not taken yet
 	credit   int64
 	size     int64 // of what is unsettled
+}
+
+// letter is a dead letter with what it takes of a window.
+type letter struct {
+	*remote.Delivery
+	size int64
 }
 
 func (r *reading) subscribe(bytes int64) {
@@ -202,7 +218,7 @@ func (r *reading) subscribe(bytes int64) {
 	r.conn.take(id, func(f *frame.Frame) {
 		d := decode(f)
 		select {
-		case r.arrived <- &d:
+		case r.arrived <- &letter{&d, sizeOf(f)}:
 		case <-r.conn.done:
 		}
 	})
@@ -218,7 +234,7 @@ func (r *reading) subscribe(bytes int64) {
 const nextWait = 3 * time.Second
 
 // next is the next letter; nil: there is none any more.
-func (r *reading) next(ctx context.Context) (*remote.Delivery, error) {
+func (r *reading) next(ctx context.Context) (*letter, error) {
 	if r.left == 0 {
 		return nil, nil //nolint:nilnil // the end
 	}
@@ -230,7 +246,7 @@ func (r *reading) next(ctx context.Context) (*remote.Delivery, error) {
 	select {
 	case d := <-r.arrived:
 		r.left--
-		r.size += sizeOfDelivery(d)
+		r.size += d.size
 		return d, nil
 	case <-t.C: // somebody else has taken it
 		return nil, nil //nolint:nilnil // the end
@@ -239,14 +255,6 @@ func (r *reading) next(ctx context.Context) (*remote.Delivery, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-func sizeOfDelivery(d *remote.Delivery) int64 {
-	n := len(d.Message.Body) + outgoingBytes
-	for name, values := range d.Message.Headers {
-		n += len(name) + len(values[0]) + 2
-	}
-	return int64(n)
 }
 
 // end gives back what was taken, and waits until the broker has it.
@@ -269,7 +277,7 @@ const actOnce = 256
 
 // act redrives or discards the next letters; more: there may be others.
 func (r *reading) act(ctx context.Context, a broker.Action) (n int64, more bool, err error) {
-	var all []*remote.Delivery
+	var all []*letter
 	for len(all) < actOnce {
 		d, err := r.next(ctx)
 		if err != nil {
@@ -294,14 +302,14 @@ func (r *reading) act(ctx context.Context, a broker.Action) (n int64, more bool,
 		}
 	}
 	for _, d := range all {
-		r.size -= sizeOfDelivery(d)
+		r.size -= d.size
 		r.conn.send(frame.New(frame.ACK, frame.Id, d.Tag), nil)
 	}
 	return int64(len(all)), a.ID == noID && len(all) == actOnce, nil
 }
 
 // redrive sends letters to their queue and returns when the broker has them all.
-func (r *reading) redrive(ctx context.Context, all []*remote.Delivery, by string) error {
+func (r *reading) redrive(ctx context.Context, all []*letter, by string) error {
 	if err := r.s.restore(ctx); err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type session struct {
 	fifo bool
 	idle chan struct{} // closed when nothing is wanted and nothing left
 
+	leaving sync.WaitGroup // until the broker has back what is unsettled
+
 	mu     sync.Mutex
 	gone   bool
 	subs   []string
@@ -43,6 +45,8 @@ type session struct {
 	size   int64 // of what is unsettled
 	here   map[string]*held
 	shelf  []string // of these, those that nobody wants now
+	first  int      // how many are given together at the beginning
+	batch  []remote.Delivery
 	nudge  chan struct{}
 }
 
@@ -60,8 +64,14 @@ func newSession(c *consumption, conn *connection, fifo bool) *session {
 
 // run returns when the session has ended: with nil if nothing is wanted.
 func (x *session) run(ctx context.Context) error {
+	together := time.NewTimer(firstWait)
+	defer together.Stop()
 	for {
 		select {
+		case <-together.C:
+			if all := x.together(true); len(all) > 0 {
+				x.c.sink.Arrived(x, all)
+			}
 		case <-x.conn.done:
 			return x.conn.ended()
 		case <-x.idle:
@@ -78,6 +88,22 @@ func (x *session) run(ctx context.Context) error {
 // shelved is how long a message is away that was given back while others are
 // wanted.
 const shelved = 20 * time.Millisecond
+
+// firstWait is how long the first messages of a queue with priorities wait for each
+// other, so that the lane sees them in order.
+const firstWait = 500 * time.Millisecond
+
+// together are the first messages, once all are here or nobody waits any more.
+func (x *session) together(over bool) []remote.Delivery {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.batch) < x.first && !over {
+		return nil
+	}
+	all := x.batch
+	x.first, x.batch = 0, nil
+	return all
+}
 
 // want changes how many messages are wanted at once.
 func (x *session) want(window int) {
@@ -129,7 +155,12 @@ func (x *session) end() {
 	x.gone = true
 	for _, id := range slices.Backward(x.subs) { // the oldest are first again
 		x.conn.take(id, nil)
-		x.conn.send(frame.New(frame.UNSUBSCRIBE, frame.Id, id), nil)
+		x.leaving.Add(1)
+		left := x.c.side.b.leaving.begin(x.c.spot.address)
+		x.conn.send(frame.New(frame.UNSUBSCRIBE, frame.Id, id), func(error) {
+			left()
+			x.leaving.Done()
+		})
 	}
 }
 
@@ -153,14 +184,20 @@ func (x *session) deliver(f *frame.Frame) {
 	}
 	x.here[d.Tag] = h
 	x.size += h.size
-	wanted := x.window > 0
-	if !wanted {
-		x.shelf = append(x.shelf, d.Tag)
+	now := []remote.Delivery{d}
+	switch {
+	case x.window == 0:
+		x.shelf, now = append(x.shelf, d.Tag), nil
+	case x.first > 0:
+		x.batch, now = append(x.batch, d), nil
 	}
 	x.adjust()
 	x.mu.Unlock()
-	if wanted {
-		x.c.sink.Arrived(x, []remote.Delivery{d})
+	if now == nil {
+		now = x.together(false)
+	}
+	if len(now) > 0 {
+		x.c.sink.Arrived(x, now)
 	}
 }
 

@@ -5,6 +5,7 @@ package artemis
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-stomp/stomp/v3/frame"
 
@@ -50,6 +51,7 @@ func (s *side) Write(w *remote.Writing) {
 	s.out.start(s.ctx)
 	s.out.send(f, func(err error) {
 		s.size.Add(-size)
+		s.b.written.Store(time.Now().UnixNano())
 		w.Done(err)
 	})
 }
@@ -59,7 +61,7 @@ func (s *side) Backlog() int64 { return s.size.Load() }
 
 // Take implements remote.Side.
 func (s *side) Take(ctx context.Context, at remote.Spot, sink remote.Sink) remote.Consumption {
-	c := &consumption{side: s, sink: sink, changed: make(chan struct{}, 1)}
+	c := &consumption{side: s, sink: sink, ended: make(chan struct{}), changed: make(chan struct{}, 1)}
 	c.spot, _ = at.(*spot)
 	ctx, c.cancel = context.WithCancel(ctx)
 	s.in.start(s.ctx)

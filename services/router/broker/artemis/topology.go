@@ -125,12 +125,24 @@ func (s *spot) create(ctx context.Context, name string, exclusive bool) error {
 	if at != name {
 		return protocol.Errorf(protocol.CodeConflict, "the broker %s at %s has a queue %s that belongs to the address %s, so that what is sent to %s does not reach it: delete it there, or give it another name", s.b.o.Name, s.b.shown, name, at, name)
 	}
-	var is bool
-	if answers[2].err == nil && json.Unmarshal(answers[2].value, &is) == nil && exclusive && !is && s.b.told.once(name) {
-		s.b.log.Error("a queue differs from its configuration", "code", protocol.CodeConflict, "queue", name, "argument", "exclusive",
-			"error", "it is used as it is, and another router may take messages from it before this one has given back what it had: delete it on the broker to have it made anew")
+	if exclusive && string(answers[2].value) != "true" {
+		return s.makeExclusive(ctx, name)
 	}
 	return nil
+}
+
+// makeExclusive has a queue that was made before its order counted have one
+// consumer at a time.
+func (s *spot) makeExclusive(ctx context.Context, name string) error {
+	changed, err := json.Marshal(map[string]any{"name": name, "exclusive": true})
+	if err != nil {
+		return err
+	}
+	answers, err := s.b.ask(ctx, request{resource: onBroker, operation: "updateQueue", arguments: []any{string(changed)}})
+	if err == nil {
+		err = answers[0].err
+	}
+	return s.b.failed("the queue "+name+" could not be made to keep its order", err)
 }
 
 // diverts are named apart from queues, with which they share their names.
@@ -142,22 +154,28 @@ func (s *spot) bind(ctx context.Context, topic string) error {
 	if err != nil {
 		return err
 	}
+	defer s.b.binding.Take(address)() // what one finds to be there another must not make anew
 	divert, err := json.Marshal(map[string]any{
 		"name": s.divert(), "routing-name": s.divert(), itsAddress: address, "forwarding-address": s.address, "exclusive": false, "routing-type": anycast,
 	})
 	if err != nil {
 		return err
 	}
+	create := request{resource: onBroker, operation: "createDivert", arguments: []any{string(divert)}}
 	answers, err := s.b.ask(ctx,
 		request{resource: onBroker, operation: "createAddress", arguments: []any{address, multicast}},
-		request{resource: onBroker, operation: "createDivert", arguments: []any{string(divert)}},
+		create,
 		request{resource: onDivert(s.divert()), attribute: itsAddress},
+		request{resource: onBroker, operation: "listBindingsForAddress", arguments: []any{address}},
 	)
 	if err == nil && !alreadyThere(answers[0].err) {
 		err = answers[0].err
 	}
 	if err == nil {
-		err = errors.Join(answers[1].err, answers[2].err)
+		err = errors.Join(answers[1].err, answers[2].err, answers[3].err)
+	}
+	if err == nil && (answers[0].err == nil || !strings.Contains(string(answers[3].value), "DivertBinding")) {
+		err = s.renew(ctx, create)
 	}
 	if err != nil {
 		return s.b.failed("the queue "+s.address+" could not be made to receive the topic "+topic, err)
@@ -166,6 +184,16 @@ func (s *spot) bind(ctx context.Context, topic string) error {
 		return protocol.Errorf(protocol.CodeConflict, "the broker %s at %s has a divert %s that is not of the topic %s: delete it there", s.b.o.Name, s.b.shown, s.divert(), topic)
 	}
 	return nil
+}
+
+// renew makes the divert anew. Of an address that somebody has deleted the broker
+// goes on to list the diverts, which lead nowhere.
+func (s *spot) renew(ctx context.Context, create request) error {
+	answers, err := s.b.ask(ctx, request{resource: onBroker, operation: "destroyDivert", arguments: []any{s.divert()}}, create)
+	if err != nil {
+		return err
+	}
+	return answers[1].err
 }
 
 // Unbind implements remote.Spot.

@@ -27,7 +27,7 @@ type place struct {
 	retryAt      time.Time
 
 	demand broker.Demand
-	made   Made // what it was declared as, if it was
+	made   Made
 	taking Consumption
 }
 
@@ -134,14 +134,20 @@ func (s *Store) ensure(p *place, f func(err error)) {
 	})
 }
 
-// make says what to declare the queue as: what it was made as, if it was. That
-// cannot be changed.
+// make says what the queue is to be: what its consumers say, and while there are
+// none what they said.
 func (s *Store) make(p *place) Made {
-	if !p.made.Known {
-		p.made = Made{Known: true, FIFO: p.demand.FIFO, MaxPriority: p.demand.MaxPriority}
-		if p.made.FIFO {
-			p.made.MaxPriority = 0
-		}
+	wanted := p.made
+	wanted.Known = true
+	if p.demand.Window > 0 {
+		wanted.FIFO, wanted.MaxPriority = wanted.FIFO || p.demand.FIFO, p.demand.MaxPriority
+	}
+	if wanted.FIFO {
+		wanted.MaxPriority = 0
+	}
+	if wanted != p.made {
+		p.declared = p.declared && wanted.FIFO == p.made.FIFO
+		p.made = wanted
 		s.note(p)
 	}
 	return p.made
@@ -258,6 +264,9 @@ func (s *Store) Forget(queue string) {
 		p.taking.Stop()
 	}
 	s.setup.Do(p.queue, func(ctx context.Context) {
+		if p.taking != nil {
+			p.taking.Wait()
+		}
 		err := p.spot.Remove(ctx)
 		s.post(func() { s.forgotten(p, err) })
 	})

@@ -37,10 +37,10 @@ type Spot interface {
 	Remove(ctx context.Context) error
 }
 
-// Made is what a queue is made as, for good.
+// Made is what a queue is.
 type Made struct {
 	Known       bool  `json:"known,omitempty"`
-	FIFO        bool  `json:"fifo,omitempty"`
+	FIFO        bool  `json:"fifo,omitempty"`         // from then on
 	MaxPriority uint8 `json:"max_priority,omitempty"` // 0: it has none
 }
 
@@ -78,8 +78,10 @@ type Consumption interface {
 	Want(d broker.Demand, made Made)
 	// Receive says which topic the queue receives.
 	Receive(topic string)
-	// Stop ends it. What was not settled goes back.
+	// Stop has it end, Wait waits until it has and the broker has back what was not
+	// settled.
 	Stop()
+	Wait()
 }
 
 // Sink is who takes what is delivered. Its methods may be called from any

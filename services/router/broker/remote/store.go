@@ -146,6 +146,10 @@ func (k sink) Arrived(x Session, batch []Delivery) {
 			return // they come again
 		}
 		for i := range batch {
+			if k.p.demand.Window == 0 { // it was on its way here
+				x.GiveBack(batch[i].Tag)
+				continue
+			}
 			k.s.arrive(k.p, x, &batch[i])
 		}
 	})

@@ -1,0 +1,188 @@
+package artemis_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-stomp/stomp/v3/frame"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
+	"github.com/waybill-mq/waybill/test/harness"
+)
+
+// TestFrames looks at what is said between a mesh and its broker.
+func TestFrames(t *testing.T) {
+	server := live.SharedArtemis(t)
+	tap := newTap(t, server)
+	p := on(t, server, tap.url())
+	for name, test := range map[string]func(*place, *wiretap){"OfOutcomes": (*place).framesOfOutcomes, "CopyUnconfirmed": (*place).copyUnconfirmed} {
+		t.Run(name, func(t *testing.T) {
+			test(&place{T: t, mesh: p.mesh.For(t), server: server, client: p.client}, tap)
+		})
+	}
+	if ids := tap.stale(); len(ids) > 0 {
+		t.Errorf("acknowledged on connections that did not hold them: %v", ids)
+	}
+	p.noErrors()
+}
+
+// framesOfOutcomes: whatever a handler answers, nothing is refused or rolled back
+// over STOMP, a copy is confirmed before its original is acknowledged, and times
+// are told with their zone.
+func (p *place) framesOfOutcomes(tap *wiretap) {
+	p.handle("frames", "tasks", func(_ context.Context, d *client.Delivery) error {
+		switch {
+		case string(d.Data) == "rejected":
+			return client.Reject(errFails)
+		case string(d.Data) == "failed" && d.Attempt < 3:
+			return errFails
+		}
+		return nil
+	}, client.Backoff(50*time.Millisecond))
+	for _, data := range []string{"acknowledged", "rejected", "failed"} {
+		p.publish(client.Queue("frames", "tasks"), data)
+	}
+	p.awaitRest("frames", "tasks", 1)
+	for _, f := range tap.frames(frame.NACK, frame.BEGIN, frame.COMMIT, frame.ABORT, frame.ERROR) {
+		p.Errorf("there is a frame %s %v", f.Command, f.Header)
+	}
+	for _, f := range tap.frames(frame.SEND) {
+		if to := f.Header.Get(frame.Destination); strings.Contains(to, "frames") && (f.Header.Get(frame.Receipt) == "" || f.Header.Get("persistent") != "true") {
+			p.Errorf("sent to %s without a receipt, or not to be kept: %v", to, f.Header)
+		}
+	}
+	subscribed := 0
+	for _, f := range tap.frames(frame.SUBSCRIBE) {
+		if strings.Contains(f.Header.Get(frame.Destination), "frames") {
+			subscribed++
+			p.timestamps(f)
+		}
+	}
+	if subscribed == 0 {
+		p.Error("nobody subscribed to the queue")
+	}
+}
+
+// timestamps: each that a frame has is one of RFC 3339, and there is one.
+func (p *place) timestamps(f *frame.Frame) {
+	p.Helper()
+	found := 0
+	for i := range f.Header.Len() {
+		name, value := f.Header.GetAt(i)
+		if !strings.Contains(name, "timestamp") {
+			continue
+		}
+		found++
+		if _, err := time.Parse(time.RFC3339, value); err != nil {
+			p.Errorf("%s has %s: %v", f.Command, name, err)
+		}
+	}
+	if found == 0 {
+		p.Errorf("there is no timestamp in %v", f.Header)
+	}
+}
+
+// copyUnconfirmed: while the broker's receipt of a retry's copy does not come, the
+// original stays with the broker. It is handled once more in the end.
+func (p *place) copyUnconfirmed(tap *wiretap) {
+	held := make(chan string, 100)
+	copies := map[string]bool{} // receipts of frames that carry a second attempt
+	tap.hold(func(f *frame.Frame) bool {
+		switch f.Command {
+		case frame.SEND:
+			if f.Header.Get(protocol.HeaderAttempt) == "2" {
+				copies[f.Header.Get(frame.Receipt)] = true
+			}
+		case frame.RECEIPT:
+			if id := f.Header.Get(frame.ReceiptId); copies[id] {
+				held <- id
+				return true
+			}
+		}
+		return false
+	})
+	handled := make(chan int, 100)
+	p.handle("unconfirmed", "tasks", func(_ context.Context, d *client.Delivery) error {
+		handled <- d.Attempt
+		if d.Attempt == 1 {
+			return errFails
+		}
+		return nil
+	}, client.Backoff(time.Second))
+	p.publish(client.Queue("unconfirmed", "tasks"), "x")
+	harness.Receive(p, "the first attempt", handled)
+	harness.Receive(p, "the receipt of the copy", held)
+	if q := p.server.Queues(p)["unconfirmed/tasks"]; q.Delivering != 1 {
+		p.Errorf("the original was let go: %+v", q)
+	}
+	tap.hold(nil)
+	tap.cut()
+	tap.mend()
+	harness.Await(p, "the second attempt", func() bool { return harness.Receive(p, "an attempt", handled) == 2 })
+	p.awaitRest("unconfirmed", "tasks", 0)
+	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, "unconfirmed/tasks") == 0 })
+}
+
+// TestConnectionCut: what was delivered on a connection that is gone is not
+// settled any more, under load neither: nothing stale is acknowledged, so the
+// broker has nothing to complain of, and connections are made again once.
+func TestConnectionCut(t *testing.T) {
+	const inHand, cuts = 100, 3
+	server := live.SharedArtemis(t)
+	tap := newTap(t, server)
+	p := on(t, server, tap.url())
+	deliveries, _ := p.work("cut", "tasks", client.Concurrency(inHand))
+	for range inHand {
+		p.publish(client.Queue("cut", "tasks"), "x")
+	}
+	made := 0
+	for range cuts {
+		running := p.take(deliveries, inHand)
+		made = max(made, tap.made())
+		before := p.counted(protocol.CountSuperseded)
+		tap.cut()
+		harness.Await(t, "the broker to be missed", func() bool {
+			_, err := p.client.Publish(t.Context(), client.Queue("cut", "other"), nil)
+			return protocol.CodeOf(err) == protocol.CodeUnavailable
+		})
+		for _, d := range running {
+			d.end <- nil
+		}
+		harness.Await(t, "the answers to be superseded", func() bool { return p.counted(protocol.CountSuperseded) >= before+inHand })
+		tap.mend()
+	}
+	harness.AwaitWithin(t, 2*harness.Guard, "all to be handled", func() bool {
+		for len(deliveries) > 0 {
+			(<-deliveries).end <- nil
+		}
+		return p.mesh.Queue("cut", "tasks").Counters[protocol.CountAcknowledged] == inHand
+	})
+	p.awaitRest("cut", "tasks", 0)
+	if again := tap.made(); again > 2*made {
+		t.Errorf("%d connections were made in all, %d before the last of %d cuts", again, made, cuts)
+	}
+	if lost := p.counted(protocol.CountLost); lost != 0 {
+		t.Errorf("%d are counted as lost", lost)
+	}
+	if ids := tap.stale(); len(ids) > 0 {
+		t.Errorf("acknowledged on connections that did not hold them: %v", ids)
+	}
+	p.noErrors()
+}
+
+// take takes so many deliveries, each at its first attempt.
+func (p *place) take(deliveries <-chan delivery, n int) (taken []delivery) {
+	p.Helper()
+	for range n {
+		d := harness.Receive(p, "a handler to run", deliveries)
+		if d.Attempt != 1 {
+			p.Errorf("a message is at attempt %d that never failed", d.Attempt)
+		}
+		taken = append(taken, d)
+	}
+	return taken
+}

@@ -1,0 +1,290 @@
+package artemis_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
+	"github.com/waybill-mq/waybill/test/harness"
+)
+
+// TestDelays: each message comes back after its own delay and never before, a short
+// one passes a long one, and a broker that is killed meanwhile changes nothing.
+func TestDelays(t *testing.T) {
+	t.Parallel()
+	server := live.StartArtemis(t)
+	p := on(t, server, server.URL())
+	deliveries, _ := p.work("delays", "tasks", client.MaxRetries(9), client.Backoff(time.Second))
+	failed, attempts := map[string]time.Time{}, map[string]int{}
+	next := func(end error) string {
+		t.Helper()
+		d := harness.Receive(t, "a message", deliveries)
+		data := string(d.Data)
+		if d.Attempt != attempts[data] { // else the broker was killed before it was settled
+			attempts[data]++
+		}
+		if d.Attempt != attempts[data] {
+			t.Errorf("%s comes as attempt %d, want %d", data, d.Attempt, attempts[data])
+		}
+		delay := time.Second << max(d.Attempt-2, 0)
+		if waited := time.Since(failed[data]); d.Attempt > 1 && waited < delay {
+			t.Errorf("attempt %d of %s comes %v early", d.Attempt, data, delay-waited)
+		}
+		failed[data] = time.Now()
+		d.end <- end
+		return data
+	}
+	p.publish(client.Queue("delays", "tasks"), "long")
+	for range 3 {
+		next(errFails)
+	}
+	p.publish(client.Queue("delays", "tasks"), "short") // the other waits for four seconds
+	for range 2 {
+		if data := next(errFails); data != "short" {
+			t.Errorf("%s comes first", data)
+		}
+	}
+	harness.Await(t, "both to wait with the broker, or one to be due on a slow machine", func() bool {
+		return server.Queues(t)["delays/tasks"].Scheduled == 2 || len(deliveries) > 0
+	})
+	server.Kill(t)
+	server.Start(t)
+	harness.Await(t, "both to be handled", func() bool {
+		for len(deliveries) > 0 {
+			next(nil)
+		}
+		return p.mesh.Queue("delays", "tasks").Counters[protocol.CountAcknowledged] == 2
+	})
+	p.awaitRest("delays", "tasks", 0)
+	if attempts["long"] != 4 || attempts["short"] != 3 {
+		t.Errorf("they were handled %v times", attempts)
+	}
+}
+
+// TestKilledBroker: the broker is killed again and again while messages are
+// published, settled, fail and are given up. Each that was confirmed is handled in
+// the end, or dead, and after each start messages flow within seconds, over as many
+// connections as before.
+func TestKilledBroker(t *testing.T) {
+	t.Parallel()
+	server := live.StartArtemis(t)
+	p := on(t, server, server.URL())
+	l := p.load("kill")
+	harness.Await(t, "all kinds of messages", func() bool {
+		q := p.mesh.Queue("kill", "tasks")
+		return q.Dead > 0 && q.Counters[protocol.CountRetried] > 0 && q.Counters[protocol.CountAcknowledged] > 10
+	})
+	kills := 3
+	soak, began := harness.Soak(t), time.Now()
+	if soak > 0 {
+		kills = 20
+	}
+	now, _ := server.Connections(t)
+	for n := 0; n < kills || time.Since(began) < soak; n++ {
+		l.progress(100)
+		server.Kill(t)
+		server.Start(t)
+		began := time.Now()
+		l.progress(100)
+		t.Logf("messages flow %v after start %d", time.Since(began), n+1)
+		if again, ever := server.Connections(t); ever > 2*now {
+			t.Errorf("%d connections are there and %d were made after the start, %d before", again, ever, now)
+		}
+	}
+	l.finish()
+	p.noErrors()
+}
+
+// TestFailingLink: the link to the broker is cut, falls silent and is slow. Nothing
+// is lost, and there is no storm of connections and errors.
+func TestFailingLink(t *testing.T) {
+	server := live.SharedArtemis(t)
+	link := harness.NewLink(t, server.Address())
+	p := on(t, server, strings.Replace(server.URL(), server.Address(), link.Address(), 1))
+	l := p.load("link")
+	l.progress(100)
+	_, before := server.Connections(t)
+	now, _ := server.Connections(t)
+	slow := func() { link.Slow(100, 50) }
+	for name, fails := range map[string]func(){"cut": link.Cut, "half open": link.HalfOpen, "slow": slow} {
+		fails()
+		if name == "slow" {
+			l.progress(20)
+		} else {
+			harness.Await(t, "the broker to be missed while the link is "+name, func() bool { return !p.mesh.Ready() })
+		}
+		link.Mend()
+		began := time.Now()
+		l.progress(100)
+		t.Logf("messages flow %v after the link was %s", time.Since(began), name)
+	}
+	l.finish()
+	if _, after := server.Connections(t); after-before > 10*now {
+		t.Errorf("%d connections were made, of %d at a time", after-before, now)
+	}
+	p.noErrors()
+}
+
+// load publishes to one queue all the time, and works there: one of ten messages is
+// rejected, half of the others fail first.
+type load struct {
+	*place
+	execution string
+	stop      chan struct{}
+	running   sync.WaitGroup
+	published atomic.Int64
+	confirmed sync.Map // by id: whether it is to be rejected
+	handled   sync.Map
+}
+
+func (p *place) load(execution string) *load {
+	p.Helper()
+	l := &load{place: p, execution: execution, stop: make(chan struct{})}
+	p.handle(execution, "tasks", l.handler, client.Backoff(100*time.Millisecond), client.Concurrency(50))
+	for range 4 {
+		l.running.Go(l.publishing)
+	}
+	p.Cleanup(l.end)
+	return l
+}
+
+func (l *load) handler(_ context.Context, d *client.Delivery) error {
+	last := d.Data[len(d.Data)-1]
+	switch {
+	case last == '3':
+		return client.Reject(errFails)
+	case d.Attempt == 1 && last%2 == 0: // an even digit
+		return errFails
+	}
+	l.handled.Store(d.ID, true)
+	return nil
+}
+
+func (l *load) publishing() {
+	for n := 0; ; n++ {
+		select {
+		case <-l.stop:
+			return
+		default:
+		}
+		r, err := l.client.Publish(l.Context(), client.Queue(l.execution, "tasks"), []byte{byte('0' + n%10)})
+		if err == nil {
+			l.confirmed.Store(r.MessageID, n%10 == 3)
+			l.published.Add(1)
+		}
+	}
+}
+
+// progress waits until so many more are confirmed, and handled.
+func (l *load) progress(n int64) {
+	l.Helper()
+	published, handled := l.published.Load(), count(&l.handled)
+	harness.AwaitWithin(l, 2*harness.Guard, "messages to flow", func() bool {
+		return l.published.Load() >= published+n && count(&l.handled) >= handled+n/4
+	})
+}
+
+func count(m *sync.Map) (n int64) {
+	m.Range(func(any, any) bool { n++; return true })
+	return n
+}
+
+func (l *load) end() {
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+	}
+	l.running.Wait()
+}
+
+// finish ends the load and looks for each message.
+func (l *load) finish() {
+	l.Helper()
+	l.end()
+	harness.AwaitWithin(l, 2*harness.Guard, "all to come to rest", func() bool {
+		q := l.mesh.Queue(l.execution, "tasks")
+		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0
+	})
+	dead := map[string]bool{}
+	for _, letter := range l.mesh.Dead("/queue/" + l.execution + "/tasks") {
+		dead[letter.MessageID] = true
+	}
+	lost := 0
+	l.confirmed.Range(func(id, rejected any) bool {
+		_, ran := l.handled.Load(id)
+		if rejected.(bool) && !dead[id.(string)] || !rejected.(bool) && !ran {
+			lost++
+			l.Errorf("%v was confirmed and is gone (to be rejected: %v)", id, rejected)
+		}
+		return lost < 10
+	})
+	if n := l.server.Depth(l, "DLQ"); n != 0 {
+		l.Errorf("the broker has given up %d messages of its own", n)
+	}
+}
+
+// TestBrokersOwnBound: a message is delivered again and again, since routers lose
+// their connection; it is neither given up nor at a later attempt. A soak does so
+// more often than a broker allows that was not told otherwise.
+func TestBrokersOwnBound(t *testing.T) {
+	rounds := 3
+	if harness.Soak(t) > 0 {
+		rounds = 12
+	}
+	server := live.SharedArtemis(t)
+	p := on(t, server, server.URL())
+	deliveries, _ := p.work("bound", "tasks", client.Concurrency(2*rounds)) // each handler runs on
+	p.publish(client.Queue("bound", "tasks"), "x")
+	for range rounds {
+		harness.Receive(t, "the message", deliveries)
+		server.CloseConnections(t)
+	}
+	d := harness.Receive(t, "the message", deliveries)
+	if d.Attempt != 1 {
+		t.Errorf("lost connections have made it attempt %d", d.Attempt)
+	}
+	d.end <- nil
+	p.awaitRest("bound", "tasks", 0)
+	if n := server.Depth(t, "DLQ"); n != 0 {
+		t.Errorf("the broker has given up %d messages", n)
+	}
+}
+
+// A broker that cannot be reached fails the start, with its address and without its
+// password.
+func TestUnreachableBroker(t *testing.T) {
+	t.Parallel()
+	up := harness.Up(t, filepath.Join(t.TempDir(), "data"), harness.OnArtemis(t, "stomp://waybill:s3cret@127.0.0.1:1")...)
+	if code := up.Exit(harness.Guard); code == 0 {
+		t.Error("it exits with 0")
+	}
+	if out := up.Output(); !strings.Contains(out, "127.0.0.1:1") || strings.Contains(out, "s3cret") {
+		t.Errorf("it says %q", out)
+	}
+}
+
+// A broker whose settings would act instead of the mesh fails the start, and the
+// setting is named.
+func TestSettingsAgainstTheContract(t *testing.T) {
+	t.Parallel()
+	server := live.StartArtemis(t)
+	for setting, json := range map[string]string{
+		"max-delivery-attempts": `{"maxDeliveryAttempts":1}`,
+		"address-full-policy":   `{"maxDeliveryAttempts":-1,"addressFullMessagePolicy":"DROP"}`,
+		"redelivery-delay":      `{"maxDeliveryAttempts":-1,"redeliveryDelay":5000}`,
+	} {
+		server.Manage(t, nil, "", "addAddressSettings(java.lang.String,java.lang.String)", "#", json)
+		up := harness.Up(t, filepath.Join(t.TempDir(), "data"), harness.OnArtemis(t, server.URL())...)
+		if code := up.Exit(harness.Guard); code == 0 || !strings.Contains(up.Output(), setting) {
+			t.Errorf("with %s it ends with %d and says %q", json, code, up.Output())
+		}
+	}
+}
