@@ -161,9 +161,14 @@ func (p *place) double(queue string) {
 	}
 }
 
-// withoutLeader: a queue that does not answer the broker, as one that has lost its
-// leader, is refused soon, and the others of its lane are not held up by it.
-func (p *place) withoutLeader() {
+// A queue that does not answer the broker, as one that has lost its leader, is
+// refused soon, and the others of its lane are not held up by it any more.
+func TestQueueWithoutLeader(t *testing.T) {
+	t.Parallel()
+	server := live.SharedRabbitMQ(t)
+	at := server.VirtualHost(t)
+	m := harness.Start(t, harness.OnRabbitMQ(t, at)...)
+	p := &place{T: t, mesh: m, server: server, amqp: at, client: m.Connect()}
 	const stuck = "stuck"
 	p.publish("leader", stuck, "1")
 	neighbour := sameLane("leader", stuck)

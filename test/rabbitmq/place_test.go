@@ -34,7 +34,7 @@ func TestOnTheBroker(t *testing.T) {
 		"HoldingQueueOutlivesItsMessages": (*place).holdingQueue, "Names": (*place).names,
 		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
 		"HoldingQueueGone": (*place).holdingQueueGone, "HoldingQueueOfOthers": (*place).holdingQueueOfOthers, "Delays": (*place).delays,
-		"LettersWrittenTwice": (*place).lettersTwice, "LettersInOrder": (*place).lettersInOrder, "QueueWithoutLeader": (*place).withoutLeader,
+		"LettersWrittenTwice": (*place).lettersTwice, "LettersInOrder": (*place).lettersInOrder,
 		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books,
 	} {
 		t.Run(name, func(t *testing.T) {
