@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -82,7 +83,7 @@ func (f *traffic) publish(ctx context.Context, c *client.Client, name string, to
 		id := fmt.Sprintf("%s-%d", name, n)
 		opts := []client.PublishOption{client.DedupID(id)}
 		if name == "turns" {
-			opts = append(opts, client.InGroup(fmt.Sprint(n%groups)))
+			opts = append(opts, client.InGroup(strconv.Itoa(n%groups)))
 		}
 		try, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 		r, err := c.Publish(try, to, fmt.Appendf(nil, "%d", n), opts...)
@@ -117,7 +118,7 @@ func (f *traffic) inTurn(_ context.Context, d *client.Delivery) error {
 	if d.Attempt == 1 && n%20 == 7 {
 		return errors.New("not yet")
 	}
-	if last, any := f.last[d.Group]; any && n > last+groups {
+	if last, had := f.last[d.Group]; had && n > last+groups {
 		f.disorder = append(f.disorder, fmt.Sprintf("%d after %d", n, last))
 	}
 	f.last[d.Group] = n

@@ -141,18 +141,12 @@ type Keys interface {
 	Key() ledger.Key
 }
 
-// Lane is what a Store tells the dispatcher, in the lane's goroutine.
-type Lane interface {
-	Keys
-	// Post runs f in the lane's goroutine, soon; false once the lane is
-	// closed. It alone may be called from any goroutine.
-	Post(f func()) bool
+// Answers are those to what a Store was asked.
+type Answers interface {
 	// Stored answers a Publish.
 	Stored(tag any, r Receipt)
 	// Refused answers a Publish that came to nothing, or of which nobody knows.
 	Refused(tag any, err error)
-	// Arrived gives the lane an entry to deliver. m may be nil.
-	Arrived(e *Entry, m *Message)
 	// Read answers Load. m is nil if the entry is gone; err if it cannot be
 	// read.
 	Read(e *Entry, m *Message, err error)
@@ -164,6 +158,17 @@ type Lane interface {
 	Left(e *Entry)
 	// Handed says that it has got there.
 	Handed(e *Entry)
+}
+
+// Lane is what a Store tells the dispatcher, in the lane's goroutine.
+type Lane interface {
+	Keys
+	Answers
+	// Post runs f in the lane's goroutine, soon; false once the lane is
+	// closed. It alone may be called from any goroutine.
+	Post(f func()) bool
+	// Arrived gives the lane an entry to deliver. m may be nil.
+	Arrived(e *Entry, m *Message)
 	// Lost says that the broker has taken the entry back, with its connection
 	// or consumer: it arrives again as another entry, and settling this one is
 	// withheld and counted superseded.
