@@ -49,7 +49,7 @@ test: fmt-check vet lint unit ## check everything: format, vet, lint, each modul
 # two modules go side by side, the longest first.
 unit: ## test each module, under the race detector where there is a C compiler
 	@$(if $(RACE),,echo "no C compiler: these tests run without the race detector" >&2;) \
-	$(MAKE) --no-print-directory -k -j2 --output-sync=line $(addprefix unit/,test $(filter-out test,$(MODULES))) || { echo "FAILED, see above"; exit 1; }; \
+	$(MAKE) --no-print-directory -k -j2 --output-sync=none $(addprefix unit/,test $(filter-out test,$(MODULES))) || { echo "FAILED, see above"; exit 1; }; \
 	echo "all modules passed"
 
 unit/%:

@@ -15,7 +15,9 @@ import (
 
 // hasBrokers says whether queues may be on a broker, which may not be able to do
 // what the mesh itself can.
-func hasBrokers(c *protocol.Config) bool { return c.Adapter.Name != config.AdapterBuiltin }
+func hasBrokers(c *protocol.Config) bool {
+	return c.Adapter.Name != config.AdapterBuiltin || len(c.Brokers) > 0
+}
 
 // granted asks the owners of the lanes whether the brokers of a worker's queues
 // can do what its subscriptions ask for that changed at that time. A lane that

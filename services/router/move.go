@@ -77,6 +77,7 @@ func (l *lane) move(q *queue) {
 	if now := l.storeFor(q); now != q.store && (!l.isUsed(q.store) || !l.movesStill(q)) {
 		q.store, q.before = now, q.staged
 		l.beginMove(q)
+		q.renew() // another broker may have other defaults
 		if q.bound != nil && !q.bound.Ended {
 			l.bindRemote(q)
 			l.rebound(q)

@@ -85,14 +85,21 @@ func (o *openLane) configure(ctx context.Context, now protocol.Settings) (protoc
 // say.
 func (l *lane) settingsChanged() {
 	for _, q := range l.queues {
-		if q.jobs != nil || len(q.consumers) == 0 {
-			continue
+		if q.renew() {
+			q.demand()
+			l.wake(q)
 		}
-		for _, c := range q.consumers {
-			c.follow()
-			q.attach(c)
-		}
-		q.demand()
-		l.wake(q)
 	}
+}
+
+// renew has the queue's consumers ask for what holds now; false if there are none.
+func (q *queue) renew() bool {
+	if q.jobs != nil || len(q.consumers) == 0 {
+		return false
+	}
+	for _, c := range q.consumers {
+		c.follow()
+		q.attach(c)
+	}
+	return true
 }
