@@ -297,7 +297,7 @@ func TestAnUnknownWorkerSaysHelloAgain(t *testing.T) {
 		t.Fatalf("first %+v, second %+v", first, second)
 	}
 	spec := second.Subscriptions[0]
-	if *spec.Concurrency != protocol.DefaultConcurrency || spec.MaxRetries != 5 || spec.BackoffMs != 60_000 || spec.TimeoutMs != 3_600_000 || spec.Name != "mine" {
+	if spec.Concurrency != nil || spec.MaxRetries != 5 || spec.BackoffMs != 60_000 || spec.TimeoutMs != 3_600_000 || spec.Name != "mine" {
 		t.Fatalf("subscription %+v", spec)
 	}
 }

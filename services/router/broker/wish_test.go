@@ -22,7 +22,7 @@ func (able) Attach(*ledger.Ledger, broker.Lane) broker.Store { return nil }
 func TestRefusal(t *testing.T) {
 	fifo := protocol.Subscription{Type: protocol.TypeFIFO, MaxRetries: 1}
 	patient := protocol.Subscription{MaxRetries: 7, BackoffMs: protocol.DefaultBackoffMs}
-	slow := protocol.Subscription{MaxRetries: protocol.DefaultMaxRetries, BackoffMs: 60_000}
+	slow := protocol.Subscription{MaxRetries: protocol.DefaultMaxRetries, RetriesDefault: true, BackoffMs: 60_000}
 	later := protocol.Subscription{MaxRetries: 1, Tuning: protocol.Tuning{DelayMs: 1000}}
 	for name, c := range map[string]struct {
 		asked   []broker.Wish
@@ -44,7 +44,7 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	plain := protocol.Subscription{MaxRetries: protocol.DefaultMaxRetries, BackoffMs: protocol.DefaultBackoffMs}
+	plain := protocol.Subscription{MaxRetries: protocol.DefaultMaxRetries, RetriesDefault: true, BackoffMs: protocol.DefaultBackoffMs}
 	if err := broker.Refusal(able{}, broker.WishesOf(&plain)...); err != nil {
 		t.Errorf("a subscription that asks for nothing: %v", err)
 	}
@@ -52,7 +52,7 @@ func TestRefusal(t *testing.T) {
 
 // Every capability has a value and says what it means, whatever it is.
 func TestCapabilitiesAreExplained(t *testing.T) {
-	all := broker.Capabilities{Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true, FIFO: true, Priorities: true, Schedules: true, Dedup: 1, Resumes: true, Open: true, MaxName: 255}
+	all := broker.Capabilities{Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true, Waiting: true, FIFO: true, Priorities: true, Schedules: true, Dedup: 1, Resumes: true, Open: true, MaxName: 255}
 	none := broker.Capabilities{Delay: broker.DelayNone}.List()
 	for i, has := range all.List() {
 		if has.Name == "" || has.Value == "" || has.Text == "" || none[i].Value == has.Value || none[i].Text == "" || none[i].Name != has.Name {
