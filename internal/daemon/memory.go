@@ -16,7 +16,7 @@ const (
 	// How much garbage there may be, in percent of what is live: Go's default,
 	// and with a large heap.
 	garbage      = 100
-	garbageLarge = 40
+	garbageLarge = 30
 	heapInterval = 500 * time.Millisecond
 )
 
