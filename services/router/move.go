@@ -16,9 +16,12 @@ import (
 
 const (
 	lookAgain = int64(200 * time.Millisecond)
-	// emptySights is how often in a row a broker has to hold nothing of a queue, with
-	// nothing come from it meanwhile: what is on its way to the lane is seen nowhere.
-	emptySights = 5
+	// emptySights is how often a broker has to hold nothing of a queue, with nothing come
+	// from it meanwhile, when as many of its messages have ended as were published before
+	// it moved. unsureSights is it when fewer have, by the counters: they miss what a
+	// killed owner had not written yet. What is on its way to the lane is seen nowhere.
+	emptySights  = 5
+	unsureSights = 25
 	// trusted is how fast a broker has to say that a queue is empty to be believed: one
 	// that is busy says so, as RabbitMQ does, of what it could not look at in time.
 	trusted = 200 * time.Millisecond
@@ -40,7 +43,7 @@ type moves struct {
 // sight is what was seen of the old places of a queue.
 type sight struct {
 	looking bool
-	empty   int // looks in a row that have found nothing
+	empty   int // looks that have found nothing since one has found something
 	arrived int64
 }
 
@@ -113,6 +116,9 @@ type transit struct {
 	To string `json:"to"` // the broker's id
 	// From is the first that comes after what is elsewhere, of what is in the mesh.
 	From ledger.Key `json:"from,omitempty"`
+	// Until is how many messages of the queue have ended when all have that were published
+	// before; 0: nobody knows.
+	Until int64 `json:"until,omitempty"`
 }
 
 const movingNote = "moving/" // followed by the queue's name
@@ -123,7 +129,7 @@ func (l *lane) beginMove(q *queue) {
 	if !q.policy.fifo && !unknown || !l.isBehind(q) {
 		return
 	}
-	m := &transit{To: l.s.builtin.Name()}
+	m := &transit{To: l.s.builtin.Name(), Until: ledger.In(l.counters(q.name)) + q.before}
 	if r := l.remoteAt(q.store); r != nil {
 		m.To = r.id
 	} else if q.ledger != nil {
@@ -264,15 +270,23 @@ func (l *lane) isBehind(q *queue) bool {
 	return false
 }
 
-// park keeps what is in the mesh's own ledger from being delivered while it has to wait;
-// false: it has not.
+// park keeps what is at a queue's new place from being delivered while it has to wait,
+// and until all that came there before it goes on; false: it has not.
 func (q *queue) park(e *broker.Entry) bool {
-	m := q.transit
-	if m == nil || isRemote(e) || q.isRemote() || e.Key < m.From || !q.lane.waits(q) {
+	if !q.isNew(e) || len(q.parked) == 0 && !q.lane.waits(q) {
 		return false
 	}
 	q.parked = append(q.parked, e)
 	return true
+}
+
+// isNew says whether an entry came to the new place of a queue that moves. A broker that
+// had the queue before may deliver what is new until its consumer has ended.
+func (q *queue) isNew(e *broker.Entry) bool {
+	if isRemote(e) {
+		return q.isRemote() && q.lane.moves.waiting[q] != nil && q.lane.storeOf(e) == q.store
+	}
+	return q.transit != nil && !q.isRemote() && e.Key >= q.transit.From
 }
 
 // unpark delivers it when it has not to wait any more.
@@ -391,26 +405,49 @@ func (l *lane) lookBehind(q *queue, x *sight) {
 	}
 	x.looking = true
 	l.s.lanes.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
-		defer cancel()
-		empty := true
-		for i, r := range behind {
-			began := time.Now()
-			depth, err := r.Depth(ctx, q.name, delays[i])
-			empty = empty && err == nil && depth.Ready == 0 && depth.Waiting == 0 && time.Since(began) < trusted
-		}
-		l.Post(func() { l.looked(q, x, behind, empty) })
+		saw := seeBehind(q.name, behind, delays)
+		l.Post(func() { l.looked(q, x, behind, saw) })
 	})
 }
 
-func (l *lane) looked(q *queue, x *sight, behind []*remote, empty bool) {
+// seen is what a look has found.
+type seen int
+
+const (
+	unsure seen = iota
+	nothing
+	something
+)
+
+// seeBehind asks the brokers themselves.
+func seeBehind(name string, behind []*remote, delays [][]int64) seen {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	saw := nothing
+	for i, r := range behind {
+		began := time.Now()
+		depth, err := r.Depth(ctx, name, delays[i])
+		switch {
+		case err == nil && depth.Ready+depth.Waiting > 0:
+			return something
+		case err != nil || time.Since(began) >= trusted:
+			saw = unsure
+		}
+	}
+	return saw
+}
+
+func (l *lane) looked(q *queue, x *sight, behind []*remote, saw seen) {
 	x.looking = false
-	if !empty || x.arrived != q.arrived {
+	switch {
+	case saw == something || x.arrived != q.arrived:
 		x.empty, x.arrived = 0, q.arrived
+		return
+	case saw == unsure: // says nothing of the looks before it
 		return
 	}
 	x.empty++
-	if x.empty < emptySights {
+	if x.empty < l.sightsFor(q) {
 		return
 	}
 	for _, r := range behind {
@@ -418,6 +455,16 @@ func (l *lane) looked(q *queue, x *sight, behind []*remote, empty bool) {
 			r.emptied[q.name] = true
 		}
 	}
+	l.unpark(q)
+}
+
+// sightsFor is how many looks have to find nothing. While a queue waits nothing of its
+// new place ends, so that its counter says whether all of before have.
+func (l *lane) sightsFor(q *queue) int {
+	if m := q.transit; m != nil && m.Until > 0 && ledger.Out(l.counters(q.name)) >= m.Until {
+		return emptySights
+	}
+	return unsureSights
 }
 
 // unbindAt unbinds when the time has come; true: there is nothing more to do.
