@@ -27,12 +27,12 @@ type Broker struct {
 	user    *url.Userinfo
 	secure  bool
 
-	desk    *desk        // for management
-	shelves remote.Turns // to look at dead letters: what one has taken another would miss
-	leaving leaving
-	binding remote.Turns // to bind to a topic
-	written atomic.Int64 // when the broker last confirmed a message, ns since the epoch
-	lost    atomic.Int64 // when a lost connection was told of, ns since the epoch
+	desk     *desk        // for management
+	shelves  remote.Turns // to look at dead letters: what one has taken another would miss
+	leaving  leaving
+	binding  remote.Turns // to bind to a topic
+	counting counting
+	lost     atomic.Int64 // when a lost connection was told of, ns since the epoch
 
 	// What the acceptor takes off the beginning of a destination.
 	queuePrefix, topicPrefix string

@@ -26,39 +26,64 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 		return broker.Depth{}, err
 	}
 	b.leaving.wait(ctx, s.address)
-	if time.Since(time.Unix(0, b.written.Load())) < lately {
-		remote.Sleep(ctx, countedAfter)
+	n, err := b.counts(ctx, s)
+	if err != nil {
+		return broker.Depth{}, err
 	}
-	answers, err := b.ask(ctx,
+	var first []request
+	var counted []func()
+	for queue, there := range map[string]int64{s.address: n[0], s.deadletter: n[3]} {
+		if is, done := b.counting.of(queue); is && there < few {
+			first, counted = append(first, intake(queue)), append(counted, done)
+		}
+	}
+	if len(first) > 0 {
+		if n, err = b.counts(ctx, s, first...); err == nil {
+			for _, done := range counted {
+				done()
+			}
+		}
+	}
+	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]), Waiting: n[1], Dead: n[3]}, b.failed("the queue "+s.address+" could not be looked at", err)
+}
+
+// settled has what was confirmed for a queue be in it, if that is being done: the
+// broker waits for it before it tells the age of the first. What is about to be done
+// it does not wait for.
+func settled(queue string) request {
+	return request{resource: onQueue(queue), attribute: "firstMessageTimestamp"}
+}
+
+// counts are of a queue the messages, those of them that are scheduled and that are
+// delivered, and the dead letters, after what is asked first.
+func (b *Broker) counts(ctx context.Context, s *spot, first ...request) (n [4]int64, err error) {
+	answers, err := b.ask(ctx, append(first,
 		settled(s.address), settled(s.deadletter),
 		request{resource: onQueue(s.address), attribute: messageCount},
 		request{resource: onQueue(s.address), attribute: "scheduledCount"},
 		request{resource: onQueue(s.address), attribute: "deliveringCount"},
 		request{resource: onQueue(s.deadletter), attribute: messageCount},
-	)
+	)...)
 	if err != nil {
-		return broker.Depth{}, err
+		return n, err
 	}
-	var n [4]int64
-	for i := range n {
+	for i, a := range answers[len(first)+2:] {
 		var fault error
-		n[i], fault = answers[i+2].number()
+		n[i], fault = a.number()
 		err = errors.Join(err, fault)
 	}
-	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]), Waiting: n[1], Dead: n[3]}, b.failed("the queue "+s.address+" could not be looked at", err)
+	return n, err
 }
 
-// settled has what was confirmed for a queue be in it: it is counted a moment
-// later, but the broker waits for that before it tells the age of the first.
-func settled(queue string) request {
-	return request{resource: onQueue(queue), attribute: "firstMessageTimestamp"}
+// intake has a queue take in what was confirmed: it does so, before it looks, when
+// it is to remove messages, and of this kind there are none. It looks at all that
+// it has, which is not asked of a queue that has more than a few: there it matters
+// little, and settled has nearly all.
+func intake(queue string) request {
+	return request{resource: onQueue(queue), operation: "removeMessages", arguments: []any{"AMQDurable='NEITHER'"}}
 }
 
-// A broker that has much to do counts what it has confirmed lately a moment later.
-const (
-	lately       = 200 * time.Millisecond
-	countedAfter = 30 * time.Millisecond
-)
+const few = 1000
 
 // withID selects the message of an id. The names of our headers have hyphens.
 func withID(id protocol.MessageID) string {
@@ -321,7 +346,10 @@ func (r *reading) redrive(ctx context.Context, all []*letter, by string) error {
 		if err != nil {
 			return err
 		}
-		r.conn.send(f, func(err error) { said <- err })
+		r.conn.send(f, func(err error) {
+			r.b.counting.confirm(r.s.address)
+			said <- err
+		})
 	}
 	for range all {
 		select {

@@ -5,7 +5,6 @@ package artemis
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-stomp/stomp/v3/frame"
 
@@ -51,9 +50,21 @@ func (s *side) Write(w *remote.Writing) {
 	s.out.start(s.ctx)
 	s.out.send(f, func(err error) {
 		s.size.Add(-size)
-		s.b.written.Store(time.Now().UnixNano())
+		s.b.counting.confirm(addressOf(w))
 		w.Done(err)
 	})
+}
+
+// addressOf is the queue that a message is for, none if it is for a topic's.
+func addressOf(w *remote.Writing) string {
+	at, one := w.Spot.(*spot)
+	switch {
+	case !one:
+		return ""
+	case w.Kind == remote.Dead:
+		return at.deadletter
+	}
+	return at.address
 }
 
 // Backlog implements remote.Side.

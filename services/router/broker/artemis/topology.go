@@ -203,6 +203,8 @@ func (s *spot) Unbind(ctx context.Context, _ string) error {
 
 // Remove implements remote.Spot.
 func (s *spot) Remove(ctx context.Context) error {
+	s.b.counting.forget(s.address)
+	s.b.counting.forget(s.deadletter)
 	return s.tidy(ctx,
 		request{resource: onBroker, operation: "destroyDivert", arguments: []any{s.divert()}},
 		request{resource: onBroker, operation: "destroyQueue", arguments: []any{s.address, true, true}},

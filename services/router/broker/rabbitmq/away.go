@@ -3,6 +3,7 @@
 package rabbitmq
 
 import (
+	"sync"
 	"time"
 
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
@@ -13,33 +14,72 @@ import (
 // once, as while it starts. The message is in neither queue's count meanwhile.
 const longestWay = 200 * time.Second
 
-// away are a place's copies that are not back yet, as far as this owner knows.
+// away are the copies that are not back yet, of each queue, as far as this owner
+// of its lane knows.
 type away struct {
+	mu     sync.Mutex
+	queues map[string]*awayFrom
+}
+
+// awayFrom are those of one queue.
+type awayFrom struct {
 	copies map[remote.Ident]struct{}
 	until  time.Time // when all are back, whatever happens on the way
 }
 
-// maxAway bounds them. Of so many some are counted by the broker.
+// maxAway bounds those of a queue. Of so many some are counted by the broker.
 const maxAway = 1 << 16
 
 // add notes one that comes back after a delay.
 func (a *away) add(i remote.Ident, delay time.Duration) {
-	if a.copies == nil {
-		a.copies = make(map[remote.Ident]struct{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	of := a.queues[i.Queue]
+	if of == nil {
+		of = &awayFrom{copies: make(map[remote.Ident]struct{})}
+		if a.queues == nil {
+			a.queues = make(map[string]*awayFrom)
+		}
+		a.queues[i.Queue] = of
 	}
-	if len(a.copies) < maxAway {
-		a.copies[i] = struct{}{}
+	if len(of.copies) < maxAway {
+		of.copies[i] = struct{}{}
 	}
-	if until := time.Now().Add(delay + longestWay); until.After(a.until) {
-		a.until = until
+	if until := time.Now().Add(delay + longestWay); until.After(of.until) {
+		of.until = until
 	}
 }
 
-func (a *away) back(i remote.Ident) { delete(a.copies, i) }
-
-func (a *away) count() int {
-	if len(a.copies) > 0 && time.Now().After(a.until) {
-		a.copies = nil
+// back takes note of one that is back, or was taken away while it waited.
+func (a *away) back(i remote.Ident) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	of := a.queues[i.Queue]
+	if of == nil {
+		return
 	}
-	return len(a.copies)
+	if delete(of.copies, i); len(of.copies) == 0 {
+		delete(a.queues, i.Queue)
+	}
+}
+
+func (a *away) count(queue string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	of := a.queues[queue]
+	if of == nil {
+		return 0
+	}
+	if time.Now().After(of.until) {
+		delete(a.queues, queue)
+		return 0
+	}
+	return len(of.copies)
+}
+
+// forget is for a queue that is gone, or has another owner.
+func (a *away) forget(queue string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.queues, queue)
 }

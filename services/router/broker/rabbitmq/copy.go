@@ -168,7 +168,7 @@ func (s *store) comesBack(v *live, delay time.Duration) {
 	next := v.ident
 	next.Copy++
 	if s.idents[next] == nil && !s.finished.Has(next) {
-		v.place.away.add(next, delay)
+		s.b.away.add(next, delay)
 	}
 }
 

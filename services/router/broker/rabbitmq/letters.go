@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // Depth says how much the broker has of a queue. What is being looked at by
@@ -249,13 +250,13 @@ func (b *Broker) act(ctx context.Context, at shelf, n names, a broker.Action, an
 			}
 		}
 		if !a.Redrive {
-			return acting.add(ctx, d, nil)
+			return acting.add(ctx, taken{d: d, ident: identOf(d, l.Message, &l.Meta)})
 		}
 		message, err := anew(d, &l, a.By)
 		if err != nil {
 			return 0, err
 		}
-		return acting.add(ctx, d, &message)
+		return acting.add(ctx, taken{d: d, anew: &message})
 	}, func() (int64, error) { return acting.finish(ctx) })
 }
 
@@ -274,10 +275,13 @@ type acting struct {
 	taken   []taken
 }
 
-// taken is a letter, and what says that it has been published anew.
+// taken is a letter with what it is to be anew, and what says that it has been
+// published so; or it is discarded, and does not come back.
 type taken struct {
 	d       *amqp.Delivery
+	anew    *amqp.Publishing
 	confirm *amqp.DeferredConfirmation
+	ident   remote.Ident
 }
 
 func (b *Broker) newActing(ctx context.Context, ch *amqp.Channel, n names, single bool) (*acting, error) {
@@ -297,12 +301,10 @@ func redriven(_ *amqp.Delivery, l *broker.Letter, by string) (amqp.Publishing, e
 	return outward(l.Message, &meta)
 }
 
-// add takes one letter, and what it is to be anew if it is not discarded, and
-// says how many are settled meanwhile.
-func (r *acting) add(ctx context.Context, d *amqp.Delivery, anew *amqp.Publishing) (_ int64, err error) {
-	t := taken{d: d}
-	if anew != nil {
-		if t.confirm, err = r.ch.PublishWithDeferredConfirm("", r.n.queue, true, false, *anew); err != nil {
+// add takes one letter, and says how many are settled meanwhile.
+func (r *acting) add(ctx context.Context, t taken) (_ int64, err error) {
+	if t.anew != nil {
+		if t.confirm, err = r.ch.PublishWithDeferredConfirm("", r.n.queue, true, false, *t.anew); err != nil {
 			return 0, r.b.failed("a message could not be published anew", err)
 		}
 	}
@@ -330,13 +332,24 @@ func (r *acting) finish(ctx context.Context) (int64, error) {
 			return 0, protocol.Errorf(protocol.CodeUnavailable, "dead letters of %s could not be redriven, and stay: the broker did not take them", r.n.queue)
 		}
 	}
+	n, err := r.settle(all)
+	for _, t := range all[:n] {
+		if t.anew == nil {
+			r.b.away.back(t.ident)
+		}
+	}
+	return int64(n), err
+}
+
+// settle says how many it has settled.
+func (r *acting) settle(all []taken) (int, error) {
 	if !r.single {
-		return int64(len(all)), r.b.failed("dead letters could not be taken away", all[len(all)-1].d.Ack(true))
+		return len(all), r.b.failed("dead letters could not be taken away", all[len(all)-1].d.Ack(true))
 	}
 	for i, t := range all {
 		if err := t.d.Ack(false); err != nil {
-			return int64(i), r.b.failed("a dead letter could not be taken away", err)
+			return i, r.b.failed("a dead letter could not be taken away", err)
 		}
 	}
-	return int64(len(all)), nil
+	return len(all), nil
 }

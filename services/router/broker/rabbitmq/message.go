@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // Headers of the mesh in a message on the broker. The attempt is
@@ -263,6 +264,11 @@ func integer(v any) (int64, bool) {
 		return n, err == nil
 	}
 	return 0, false
+}
+
+// identOf names the copy of a message that is delivered.
+func identOf(d *amqp.Delivery, m *broker.Message, meta *broker.Meta) remote.Ident {
+	return remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
 }
 
 // number is a count, 0 for what is none.

@@ -35,7 +35,6 @@ type place struct {
 	holding map[int64]struct{} // delays in milliseconds
 	sure    sure
 
-	away    away
 	tidying bool // its dead letters are about to be looked through
 }
 
@@ -82,6 +81,7 @@ func (s *store) newPlace(queue string) (*place, error) {
 	}
 	p := &place{queue: queue, names: n, ghost: ledger.Queue{Name: queue}, holding: make(map[int64]struct{}), sure: make(sure)}
 	s.places[queue] = p
+	s.b.away.forget(queue)
 	return p, nil
 }
 
@@ -255,6 +255,7 @@ func (s *store) Forget(queue string) {
 		return
 	}
 	delete(s.places, queue)
+	s.b.away.forget(queue)
 	if p.taking != nil {
 		p.taking.cancel()
 	}

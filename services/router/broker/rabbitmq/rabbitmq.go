@@ -35,6 +35,7 @@ type Broker struct {
 	shelves   remote.Turns // to look at dead letters: what one has taken another would miss
 	declaring remote.Turns // to declare a queue
 	conflicts conflicts
+	away      away
 
 	unbounded bool // quorum queues of this version have a delivery limit to be lifted
 

@@ -285,11 +285,11 @@ func (s *store) arrive(x *session, d *delivered) {
 		m.Headers = withJob(m.Headers, d.Headers)
 	}
 	v := &live{message: m, meta: meta, place: x.c.place, own: own, x: x, tag: d.DeliveryTag, again: d.Redelivered}
-	v.ident = remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
+	v.ident = identOf(d, m, &meta)
 	if own && s.known(v) {
 		return
 	}
-	v.place.away.back(v.ident)
+	s.b.away.back(v.ident)
 	s.recall(v)
 	v.entry = broker.Entry{
 		Key: s.lane.Key(), ID: m.ID, Queue: &v.place.ghost, Size: sizeOf(m), Priority: m.Priority,
@@ -358,7 +358,7 @@ func (s *store) lost(x *session) {
 func (s *store) goesBack(v *live) {
 	s.forget(v)
 	if v.ident.Copy > 0 {
-		v.place.away.add(v.ident, 0)
+		s.b.away.add(v.ident, 0)
 	}
 }
 
@@ -425,10 +425,10 @@ func (s *store) Live(queue string) int {
 
 // Comes is how many messages may be on their way to the queue that nobody counts.
 func (s *store) Comes(queue string) int {
-	if p := s.places[queue]; p != nil {
-		return p.away.count()
+	if s.places[queue] == nil {
+		return 0
 	}
-	return 0
+	return s.b.away.count(queue)
 }
 
 // Message is the entry's message.
