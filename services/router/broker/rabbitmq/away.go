@@ -58,7 +58,8 @@ func (a *away) back(i remote.Ident) {
 	if of == nil {
 		return
 	}
-	if delete(of.copies, i); len(of.copies) == 0 {
+	delete(of.copies, i)
+	if len(of.copies) == 0 {
 		delete(a.queues, i.Queue)
 	}
 }
