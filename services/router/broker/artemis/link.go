@@ -50,7 +50,7 @@ func (l *link) start(ctx context.Context) {
 
 func (l *link) keep(ctx context.Context) {
 	wait := againMin
-	for ctx.Err() == nil {
+	for { // also if ctx has ended: a connection that is there already is to be closed
 		began := time.Now()
 		conn, err := l.current(ctx)
 		if err == nil {

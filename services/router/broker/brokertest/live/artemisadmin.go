@@ -39,9 +39,11 @@ type StoredMessage struct {
 	Priority   int
 }
 
-// own are names that are not of tests.
+// own are names that are not of tests: the broker's, and those that answers come
+// to, which go with their connections. To remove one of these at that moment has been
+// seen to block the broker's management for good.
 func own(name string) bool {
-	return name == "DLQ" || name == "ExpiryQueue" || strings.HasPrefix(name, "$") || strings.HasPrefix(name, "activemq.")
+	return strings.HasPrefix(name, "waybill.reply.") || name == "DLQ" || name == "ExpiryQueue" || strings.HasPrefix(name, "$") || strings.HasPrefix(name, "activemq.")
 }
 
 // Queues are all queues but its own, by name.
