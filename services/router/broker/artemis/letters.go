@@ -38,6 +38,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 		}
 	}
 	if len(first) > 0 {
+		b.counting.handed(ctx)
 		if n, err = b.counts(ctx, s, first...); err == nil {
 			for _, done := range counted {
 				done()
