@@ -24,6 +24,7 @@ func adapters() []kind {
 		{name: AdapterBuiltin, keys: builtinKeys()},
 		{name: AdapterRabbitMQ, keys: rabbitKeys(), place: rabbitPlace},
 		{name: AdapterArtemis, keys: artemisKeys(), place: artemisPlace},
+		{name: AdapterPulsar, keys: pulsarKeys(), place: pulsarPlace},
 	}
 }
 

@@ -27,6 +27,7 @@ const (
 	AdapterBuiltin  = "builtin" // which needs no broker
 	AdapterRabbitMQ = "rabbitmq"
 	AdapterArtemis  = "artemis"
+	AdapterPulsar   = "pulsar"
 )
 
 // maxMillis is a year.

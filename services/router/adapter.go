@@ -2,11 +2,13 @@ package router
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/artemis"
+	"github.com/waybill-mq/waybill/services/router/broker/pulsar"
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
 )
 
@@ -24,6 +26,7 @@ type adapter struct {
 var adapters = []adapter{
 	{rabbitmq.Name, rabbitmq.Capabilities, makeRabbitMQ},
 	{artemis.Name, artemis.Capabilities, makeArtemis},
+	{pulsar.Name, pulsar.Capabilities, makePulsar},
 }
 
 func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
@@ -36,6 +39,14 @@ func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remot
 func makeArtemis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
 	c, _ := config.ArtemisOf(a)
 	return artemis.New(artemis.Options{Name: id, URL: c.URL, Logger: log})
+}
+
+func makePulsar(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.PulsarOf(a)
+	return pulsar.New(pulsar.Options{
+		Name: id, URL: c.URL, AdminURL: c.AdminURL, Tenant: c.Tenant, Namespace: c.Namespace,
+		RetryDelay: time.Duration(c.DelayMs) * time.Millisecond, Logger: log,
+	})
 }
 
 // makeBroker makes the broker of an adapter. UNSUPPORTED: this build has none of

@@ -18,6 +18,14 @@ func (q *queue) defaults() broker.Defaults {
 	return ownDefaults
 }
 
+// on is the policy where the queue is: some brokers know one delay only.
+func (p policy) on(q *queue) policy {
+	if r := q.remote(); r != nil && r.Capabilities().Delay == broker.DelayFixed {
+		p.backoffMs, p.BackoffType = q.defaults().RetryDelay.Milliseconds(), protocol.BackoffFixed
+	}
+	return p
+}
+
 // remote is the broker that what is published to the queue goes to; nil: it is
 // the mesh's own.
 func (q *queue) remote() *remote {

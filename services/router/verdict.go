@@ -152,7 +152,7 @@ func (q *question) request() protocol.DecideRequest {
 
 // item is what is asked about a delivery.
 func (d *delivery) item() protocol.DecideItem {
-	p := d.policy()
+	p := d.policy().on(d.q)
 	return protocol.DecideItem{
 		Outcome: d.outcome, At: d.at, Attempt: d.e.Attempt,
 		Vanished: d.e.Vanished, Incomplete: d.e.Incomplete,

@@ -17,6 +17,7 @@ package broker
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -208,6 +209,9 @@ type Defaults struct {
 	// PriorityField is the member of a message's data that is its priority, where
 	// its queue has priorities and its publisher says none; empty: none is.
 	PriorityField string
+	// RetryDelay is how long every failed message waits where Capabilities.Delay is
+	// DelayFixed.
+	RetryDelay time.Duration
 }
 
 // RemoteStore is the Store of a Remote. What the broker delivers twice because a

@@ -1,0 +1,167 @@
+//go:build !no_pulsar
+
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	// callTimeout is how long the broker may take for what is asked of it.
+	callTimeout = 10 * time.Second
+	// beatEvery is how often the broker shows that it is there.
+	beatEvery = 5 * time.Second
+)
+
+// Broker is one namespace of a Pulsar.
+type Broker struct {
+	o     Options
+	log   *slog.Logger
+	names scope.Pulsar
+	shown string // where it is, without the token
+	token string
+
+	client   pulsar.Client
+	admin    *admin
+	watch    watch
+	writers  writers
+	sessions sessions
+	waiting  waiting
+	shelves  remote.Turns // to look at dead letters: what one has taken another would miss
+	topics   remote.Turns // to consume a topic for a subscriber
+
+	ctx     context.Context //nolint:containedctx // the broker's life
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+var (
+	_ broker.Remote     = (*Broker)(nil)
+	_ broker.Defaulting = (*Broker)(nil)
+)
+
+// New checks the options; nothing is connected before Open.
+func New(o Options) (broker.Remote, error) {
+	o = o.withDefaults()
+	at, err := url.Parse(o.URL)
+	if err != nil || at.Hostname() == "" || at.Scheme != "pulsar" && at.Scheme != "pulsar+ssl" {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "url is no address of Pulsar, such as %s", DefaultURL)
+	}
+	over, err := url.Parse(o.AdminURL)
+	if err != nil || over.Hostname() == "" || over.Scheme != "http" && over.Scheme != "https" {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "admin_url is no address of Pulsar's admin interface, such as %s", DefaultAdminURL)
+	}
+	names, err := scope.NewPulsar(o.Tenant, o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), names: names, shown: at.Scheme + "://" + at.Host}
+	b.token, _ = at.User.Password()
+	b.admin = &admin{
+		base: over.Scheme + "://" + over.Host + "/admin/v2/", token: b.token, space: o.Tenant + "/" + o.Namespace,
+		client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute}, Timeout: callTimeout},
+	}
+	b.watch.err = errors.New("not connected yet")
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// Name is how configuration and publish answers call it.
+func (b *Broker) Name() string { return b.o.Name }
+
+// Durability says what held when a publish was answered: the broker had
+// confirmed it, which it does once its bookies have it on disk.
+func (b *Broker) Durability() string { return protocol.DurabilityFsync }
+
+// Capabilities of Pulsar.
+func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
+
+// Defaults hold for subscribers that say nothing.
+func (b *Broker) Defaults() broker.Defaults {
+	return broker.Defaults{MaxRetries: protocol.DefaultMaxRetries, Concurrency: protocol.DefaultConcurrency, RetryDelay: b.o.RetryDelay}
+}
+
+// Open connects, finds out whether the namespace is there, and follows from then
+// on whether the broker is.
+func (b *Broker) Open(ctx context.Context) error {
+	if err := b.examine(ctx); err != nil {
+		return err
+	}
+	o := pulsar.ClientOptions{
+		URL: b.shown, ConnectionTimeout: dialTimeout, OperationTimeout: callTimeout, KeepAliveInterval: beatEvery,
+		MemoryLimitBytes: -1, // the stores bound it
+		Logger:           quiet{b.log}, MetricsRegisterer: prometheus.NewRegistry(),
+	}
+	if b.token != "" {
+		o.Authentication = pulsar.NewAuthenticationToken(b.token)
+	}
+	client, err := pulsar.NewClient(o)
+	if err != nil {
+		return b.unreachable(err)
+	}
+	if _, err := client.TopicPartitions("persistent://" + b.admin.space + "/waybill"); err != nil {
+		client.Close()
+		return b.unreachable(err)
+	}
+	b.client = client
+	b.watch.set(nil)
+	b.running.Go(func() { b.keepWatch(b.ctx) })
+	return nil
+}
+
+func (b *Broker) unreachable(err error) error {
+	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %v", b.o.Name, b.shown, err)
+}
+
+// Close ends all connections. What was not settled goes back to its queue.
+func (b *Broker) Close(ctx context.Context) error {
+	b.cancel()
+	done := make(chan struct{})
+	go func() {
+		b.running.Wait()
+		if b.client != nil {
+			b.client.Close()
+		}
+		b.admin.client.CloseIdleConnections()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Attach makes the store of a lane.
+func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {
+	host := remote.Host{Name: b.o.Name, Log: b.log, Context: b.ctx, Running: &b.running}
+	return remote.NewStore(host, l, lane, func(ctx context.Context) remote.Side { return &side{b: b, ctx: ctx} })
+}
+
+// failed is an error of the broker's with a code.
+func (b *Broker) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, coded := errors.AsType[*protocol.Error](err); coded {
+		return err
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s: %s: %v", b.o.Name, b.shown, what, err)
+}

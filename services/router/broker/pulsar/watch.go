@@ -1,0 +1,106 @@
+//go:build !no_pulsar
+
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+// watchEvery is how often it is looked whether the broker is there. Its client
+// makes its connections again by itself, and says nothing of it.
+const watchEvery = time.Second
+
+// watch is whether the broker is there.
+type watch struct {
+	mu  sync.Mutex
+	err error
+}
+
+// set returns what was before.
+func (w *watch) set(err error) (before error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, w.err = w.err, err
+	return before
+}
+
+// Away says why the broker cannot be used now.
+func (b *Broker) Away() error {
+	b.watch.mu.Lock()
+	defer b.watch.mu.Unlock()
+	if b.watch.err == nil {
+		return nil
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): publish again when it is back", b.o.Name, b.shown, b.watch.err)
+}
+
+func (b *Broker) keepWatch(ctx context.Context) {
+	for remote.Sleep(ctx, watchEvery) {
+		err := b.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if before := b.watch.set(err); before == nil && err != nil {
+			b.log.Warn("the broker is away", "address", b.shown, "error", err)
+		} else if before != nil && err == nil {
+			b.log.Info("the broker is back", "address", b.shown)
+		}
+	}
+}
+
+// look asks for something that needs the broker and its metadata.
+func (b *Broker) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return b.admin.do(ctx, http.MethodGet, "namespaces/"+b.admin.space+"/messageTTL", nil, nil)
+}
+
+// policies are those of a namespace that would act instead of the mesh.
+//
+//nolint:tagliatelle // Pulsar's own names
+type policies struct {
+	TTL          int `json:"message_ttl_in_seconds"`
+	Expiration   int `json:"subscription_expiration_time_minutes"`
+	BacklogQuota map[string]struct {
+		Policy string `json:"policy"`
+	} `json:"backlog_quota_map"`
+	Delayed *struct {
+		Active bool `json:"active"`
+	} `json:"delayed_delivery_policies"`
+}
+
+// examine refuses a namespace in which the mesh could not keep its word.
+func (b *Broker) examine(ctx context.Context) error {
+	var p policies
+	err := b.admin.do(ctx, http.MethodGet, "namespaces/"+b.admin.space, nil, &p)
+	switch {
+	case errors.Is(err, errNotThere):
+		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s has no namespace %s: create it there, or name another by tenant and namespace", b.o.Name, b.shown, b.admin.space)
+	case err != nil:
+		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached over its admin interface %s: %v", b.o.Name, b.shown, b.admin.base, err)
+	}
+	refuse := func(setting, why string) error {
+		return protocol.Errorf(protocol.CodeConflict, "the namespace %s of the broker %s at %s has %s, which %s: change it there, or name another namespace", b.admin.space, b.o.Name, b.shown, setting, why)
+	}
+	switch {
+	case p.TTL > 0:
+		return refuse("a message TTL", "drops messages that wait")
+	case p.Expiration > 0:
+		return refuse("a subscription expiration time", "drops queues that nobody consumes")
+	case p.Delayed != nil && !p.Delayed.Active:
+		return refuse("delayed delivery switched off", "brings failed messages back at once")
+	}
+	for _, quota := range p.BacklogQuota {
+		if quota.Policy == "consumer_backlog_eviction" {
+			return refuse("the backlog quota policy consumer_backlog_eviction", "drops messages that wait")
+		}
+	}
+	return nil
+}
