@@ -87,6 +87,43 @@ func TestKillAndStartArtemisAgain(t *testing.T) {
 	}
 }
 
+// So is Pulsar: a topic and its subscription are there again.
+func TestKillAndStartPulsarAgain(t *testing.T) {
+	var p *Pulsar
+	t.Run("Life", func(t *testing.T) {
+		p = StartPulsar(t, "defaultRetentionTimeInMinutes=7")
+		space := p.Namespace(t)
+		p.Admin(t, http.MethodPut, "persistent/public/"+space+"/kept", nil, nil)
+		p.Admin(t, http.MethodPut, "persistent/public/"+space+"/kept/subscription/s", nil, nil)
+		address := p.Address()
+		p.Kill(t)
+		if answers(address) {
+			t.Errorf("%s still answers", address)
+		}
+		p.Start(t)
+		if p.Address() != address || !answers(address) {
+			t.Errorf("it is at %s now, was at %s", p.Address(), address)
+		}
+		if topics := p.Topics(t, space); len(topics) != 1 || topics[0] != "kept" {
+			t.Errorf("after the restart there are the topics %v", topics)
+		}
+		if _, there := p.Subscriptions(t, space, "kept")["s"]; !there {
+			t.Error("the subscription is gone")
+		}
+		settings := map[string]string{}
+		p.Admin(t, http.MethodGet, "brokers/configuration/runtime", nil, &settings)
+		if settings["defaultRetentionTimeInMinutes"] != "7" {
+			t.Errorf("its settings are not as it was told: %v", settings["defaultRetentionTimeInMinutes"])
+		}
+	})
+	if answers(p.Address()) {
+		t.Error("it outlives its test")
+	}
+	if _, err := os.Stat(filepath.Join(p.dir, "bookie")); !os.IsNotExist(err) {
+		t.Errorf("its data is there: %v", err)
+	}
+}
+
 // store sends a message over STOMP and waits for its receipt.
 func store(t *testing.T, a *Artemis, destination, body string) {
 	t.Helper()

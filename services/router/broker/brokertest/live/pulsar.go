@@ -1,0 +1,198 @@
+package live
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nuid"
+)
+
+// Pulsar is a running Apache Pulsar.
+type Pulsar struct{ server }
+
+var sharedPulsar one[Pulsar]
+
+// SharedPulsar is the one that the tests of this program share, each in namespaces
+// of its own; it ends with the program. Nobody may stop it.
+func SharedPulsar(t testing.TB) *Pulsar {
+	t.Helper()
+	return sharedPulsar.get(t, "Pulsar", func() (*Pulsar, error) { return RunPulsar("") })
+}
+
+// RunPulsar starts one that ends with this program, and then is gone with its
+// data, which is in a directory below the one given; default the system's for
+// what passes. environment is of its script, as in HEAP=1g.
+func RunPulsar(below string, environment ...string) (*Pulsar, error) {
+	dir, err := os.MkdirTemp(below, "waybill-pulsar-")
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPulsar(dir, environment...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.start(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// StartPulsar starts one for this test alone, that may be killed and started again.
+// config has lines to add to its standalone.conf.
+func StartPulsar(t testing.TB, config ...string) *Pulsar {
+	t.Helper()
+	p, err := newPulsar(t.TempDir(), "BROKER_CONFIG="+strings.Join(config, "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.startFor(t)
+	return p
+}
+
+func newPulsar(dir string, environment ...string) (*Pulsar, error) {
+	script, err := scriptOf("pulsar.sh")
+	if err != nil {
+		return nil, err
+	}
+	p, err := ports(3)
+	if err != nil {
+		return nil, err
+	}
+	environment = append(environment, "PULSAR_PORT="+p[0], "HTTP_PORT="+p[1], "BOOKIE_PORT="+p[2])
+	return &Pulsar{server{name: "Pulsar", script: script, dir: dir, environment: environment}}, nil
+}
+
+// URL is where messages go through.
+func (p *Pulsar) URL() string { return p.addresses[0] }
+
+// AdminURL is where its admin interface is.
+func (p *Pulsar) AdminURL() string { return p.addresses[1] }
+
+// Tenant is the one that namespaces of tests are in.
+const Tenant = "public"
+
+// Namespace makes an empty namespace and returns its name in Tenant. It stays as long
+// as the broker.
+func (p *Pulsar) Namespace(t testing.TB) string {
+	t.Helper()
+	name, err := p.MakeNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// MakeNamespace is Namespace for who is no test.
+func (p *Pulsar) MakeNamespace() (string, error) {
+	name := "t" + nuid.Next()
+	return name, p.admin(http.MethodPut, "namespaces/"+Tenant+"/"+name, struct{}{}, nil)
+}
+
+// Unload has the broker close every producer and consumer of a namespace.
+func (p *Pulsar) Unload(t testing.TB, namespace string) {
+	t.Helper()
+	p.Admin(t, http.MethodPut, "namespaces/"+Tenant+"/"+namespace+"/unload", nil, nil)
+}
+
+// PulsarSubscription is what Pulsar says of a subscription.
+type PulsarSubscription struct {
+	Type      string `json:"type"` // Shared, Key_Shared, …; empty: nobody was ever there
+	Backlog   int64  `json:"msgBacklog"`
+	Unacked   int64  `json:"unackedMessages"`
+	Delayed   int64  `json:"msgDelayed"`
+	Consumers []any  `json:"consumers"`
+}
+
+// Subscriptions are those of a topic of a namespace, by name; nil: there is no such
+// topic.
+func (p *Pulsar) Subscriptions(t testing.TB, namespace, topic string) map[string]PulsarSubscription {
+	t.Helper()
+	var stats struct {
+		Subscriptions map[string]PulsarSubscription `json:"subscriptions"`
+	}
+	err := p.admin(http.MethodGet, "persistent/"+Tenant+"/"+namespace+"/"+url.PathEscape(topic)+"/stats?getPreciseBacklog=true", nil, &stats)
+	if err != nil && strings.HasPrefix(err.Error(), "404 ") {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats.Subscriptions
+}
+
+// Topics are those of a namespace, without where they are.
+func (p *Pulsar) Topics(t testing.TB, namespace string) (all []string) {
+	t.Helper()
+	p.Admin(t, http.MethodGet, "persistent/"+Tenant+"/"+namespace, nil, &all)
+	for i, topic := range all {
+		all[i] = topic[strings.LastIndex(topic, "/")+1:]
+	}
+	return all
+}
+
+// Peek is the nth message that a subscription of a topic has not settled, counted
+// from 1: its properties and its payload.
+func (p *Pulsar) Peek(t testing.TB, namespace, topic, subscription string, n int) (properties map[string]string, payload []byte) {
+	t.Helper()
+	path := fmt.Sprintf("persistent/%s/%s/%s/subscription/%s/position/%d", Tenant, namespace, url.PathEscape(topic), url.PathEscape(subscription), n)
+	answer, said, err := p.ask(http.MethodGet, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	properties = map[string]string{}
+	for name, values := range answer.Header {
+		if name, is := strings.CutPrefix(name, "X-Pulsar-Property-"); is {
+			properties[name] = values[0]
+		}
+	}
+	return properties, said
+}
+
+// Admin asks the admin interface; path is what follows /admin/v2/. into may be nil.
+func (p *Pulsar) Admin(t testing.TB, method, path string, body, into any) {
+	t.Helper()
+	if err := p.admin(method, path, body, into); err != nil {
+		t.Fatalf("%s %s of Pulsar: %v", method, path, err)
+	}
+}
+
+func (p *Pulsar) admin(method, path string, body, into any) error {
+	_, said, err := p.ask(method, path, body)
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(said, into)
+}
+
+func (p *Pulsar) ask(method, path string, body any) (*http.Response, []byte, error) {
+	text := []byte{}
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return nil, nil, err
+		}
+	}
+	request, err := http.NewRequest(method, p.addresses[1]+"/admin/v2/"+path, bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	request.Close = true // no connection stays behind
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s: %s", answer.Status, said)
+	}
+	return answer, said, err
+}
