@@ -150,7 +150,7 @@ func (f *traffic) end(twice bool) {
 	f.t.Helper()
 	f.stop()
 	f.publishers.Wait()
-	harness.AwaitWithin(f.t, time.Minute, "everything to be handled", func() bool {
+	harness.Await(f.t, "everything to be handled", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for name, n := range f.sent {
@@ -263,11 +263,11 @@ routes:
 		t.Errorf("retiring what is not empty: %+v", kept)
 	}
 	work(t, m.Connect(), "run", "step", func(context.Context, *client.Delivery) error { return nil })
-	harness.AwaitWithin(t, 30*time.Second, "the retirement of the adapter of before", func() bool {
+	harness.Await(t, "the retirement of the adapter of before", func() bool {
 		_, there := brokersOf(t, m)["rabbitmq"]
 		return !there
 	})
-	harness.AwaitWithin(t, 30*time.Second, "an empty broker to be retired", func() bool { return m.Run("broker", "retire", "second").Code == 0 })
+	harness.Await(t, "an empty broker to be retired", func() bool { return m.Run("broker", "retire", "second").Code == 0 })
 	if b := brokersOf(t, m); len(b) != 1 {
 		t.Errorf("in the end there are %v", slices.Sorted(maps.Keys(b)))
 	}
@@ -298,7 +298,7 @@ func TestKilledWhileItMoves(t *testing.T) {
 	}
 	f.more(20)
 	f.end(true)
-	harness.AwaitWithin(t, time.Minute, "the retirement of what was replaced", func() bool { return len(brokersOf(t, m)) == 2 })
+	harness.Await(t, "the retirement of what was replaced", func() bool { return len(brokersOf(t, m)) == 2 })
 }
 
 // An active broker has to be there when a mesh starts; one that is drained has not.
