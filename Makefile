@@ -11,7 +11,7 @@ BROKER   ?=
 # How long `make soak` goes on, per module.
 SOAK     ?= 10m
 # A guard against hanging, per test binary.
-TIMEOUT  ?= 15m
+TIMEOUT  ?= 25m
 
 # Git refuses to say what it knows to another user than the owner of the
 # checkout (a container as root, say), and a build must not fail for that.

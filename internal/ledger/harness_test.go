@@ -17,7 +17,7 @@ import (
 )
 
 // guard is how long a test waits for what must come.
-const guard = 30 * time.Second
+const guard = 3 * time.Minute
 
 // runServer starts a real nats-server on dir, which it stops at the test's end.
 func runServer(t testing.TB, dir string, change ...func(*server.Options)) *server.Server {

@@ -186,16 +186,18 @@ func (s *Service) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// connect makes the connections. Bulk goes over TCP: it pipelines better than
-// a connection inside the process.
+// connect makes the connections. Bulk goes over TCP, which pipelines better; what
+// a ledger writes, one frame after the other, inside the process, which answers
+// sooner.
 func (s *Service) connect(ctx context.Context) error {
 	o := s.o.Mesh
-	if o.URL != "" {
-		o.InProcess = nil
-	}
 	o.Logger, o.Name = s.log, cmp.Or(o.Name, "waybill-router")
+	bulk := o
+	if bulk.URL != "" {
+		bulk.InProcess = nil
+	}
 	var err error
-	if s.bulk, err = mesh.Connect(ctx, o); err != nil {
+	if s.bulk, err = mesh.Connect(ctx, bulk); err != nil {
 		return err
 	}
 	s.lifecycle.Add("connection", func(context.Context) error { return closeConn(s.bulk) })

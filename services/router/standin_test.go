@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	guard = 60 * time.Second // against hanging; nothing is measured by it
+	guard = 3 * time.Minute // against hanging; nothing is measured by it
 	look  = 5 * time.Millisecond
 )
 

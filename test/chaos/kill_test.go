@@ -12,7 +12,7 @@ import (
 
 const (
 	killsARound = 5
-	killsInSoak = 200
+	killsInSoak = 60
 )
 
 // A job's life depends on its number alone, so that the book can say what every

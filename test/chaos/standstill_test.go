@@ -15,12 +15,22 @@ import (
 // yet when it goes on, count, and no time limit does.
 func TestAnAnswerInTimeCountsAfterAStandstill(t *testing.T) {
 	t.Parallel()
-	const limit, messages = time.Second, 50
+	const limit, messages = 5 * time.Second, 50
 	m := harness.StartSeparate(t, nil)
 	c := m.Connect()
-	for route, opts := range map[string][]client.WorkOption{"plain": nil, "ordered": {client.FIFO()}} {
-		began, finish := make(chan struct{}, 2*messages), make(chan struct{})
-		handled := make(chan struct{}, 2*messages)
+	routes := map[string][]client.WorkOption{"plain": nil, "ordered": {client.FIFO()}}
+	// They wait for the workers, so that they begin together: the time of the
+	// first must not be up when the last begins.
+	for route := range routes {
+		for n := range messages {
+			if _, err := c.Publish(t.Context(), client.Queue("e", route), nil, client.InGroup(string(rune('A'+n)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all := messages * len(routes)
+	began, finish, handled := make(chan struct{}, 2*all), make(chan struct{}), make(chan struct{}, 2*all)
+	for route, opts := range routes {
 		opts = append(opts, client.Timeout(limit), client.Concurrency(messages))
 		if _, err := c.Work(t.Context(), "e", route, func(ctx context.Context, _ *client.Delivery) error {
 			began <- struct{}{}
@@ -30,22 +40,19 @@ func TestAnAnswerInTimeCountsAfterAStandstill(t *testing.T) {
 		}, opts...); err != nil {
 			t.Fatal(err)
 		}
-		for n := range messages {
-			if _, err := c.Publish(t.Context(), client.Queue("e", route), nil, client.InGroup(string(rune('A'+n)))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for range messages {
-			harness.Receive(t, "a handler begins", began)
-		}
-		router := m.Instance("router-1")
-		router.Pause()
-		close(finish)
-		for range messages {
-			harness.Receive(t, "a handler ends", handled)
-		}
-		harness.Wait(t, 5*limit)
-		router.Resume()
+	}
+	for range all {
+		harness.Receive(t, "a handler begins", began)
+	}
+	router := m.Instance("router-1")
+	router.Pause()
+	close(finish)
+	for range all {
+		harness.Receive(t, "a handler ends", handled)
+	}
+	harness.Wait(t, 2*limit)
+	router.Resume()
+	for route := range routes {
 		harness.Await(t, "the messages are settled", func() bool {
 			q := m.Queue("e", route)
 			return q.Queue != "" && q.Ready+q.InFlight+q.Waiting+q.Moving == 0

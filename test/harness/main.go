@@ -16,7 +16,7 @@ import (
 )
 
 // Guard is only there so that a fault ends a test instead of hanging it.
-const Guard = 60 * time.Second
+const Guard = 3 * time.Minute
 
 // parallel is how many tests run side by side unless the command line says
 // otherwise: they wait more than they compute.

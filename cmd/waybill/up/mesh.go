@@ -178,11 +178,14 @@ func (m *Mesh) startNATS(ctx context.Context) error {
 }
 
 // inside reaches NATS without a socket, which answers sooner; bulk goes over
-// TCP, which pipelines better.
+// TCP, which pipelines better; a service with use for each gets both.
 func (m *Mesh) inside() mesh.ConnectOptions {
 	return mesh.ConnectOptions{InProcess: m.nats.InProcess()}
 }
 func (m *Mesh) bulk() mesh.ConnectOptions { return mesh.ConnectOptions{URL: m.nats.URL()} }
+func (m *Mesh) both() mesh.ConnectOptions {
+	return mesh.ConnectOptions{URL: m.nats.URL(), InProcess: m.nats.InProcess()}
+}
 
 // Instances are named after the server, which has one name for good: a mesh
 // that starts again on its data has its leases back at once.
@@ -204,7 +207,7 @@ func (m *Mesh) dlq() (service, error) {
 
 func (m *Mesh) router() (service, error) {
 	return router.New(router.Options{
-		Mesh: m.bulk(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss,
+		Mesh: m.both(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger, AcceptLoss: m.o.AcceptLoss,
 		Durability: m.o.Sync.durability(), Limits: m.o.Limits, MaxPayload: m.o.MaxPayload,
 		Configured: true, Space: m.nats.Space, Slack: m.slack(), InMemory: m.inMemory,
 		// What is left of the time is for committing and for the others.
