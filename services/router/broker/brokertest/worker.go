@@ -2,6 +2,8 @@ package brokertest
 
 import (
 	"encoding/json"
+	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // worker is a program that works, written from the protocol alone: it says
@@ -33,6 +36,7 @@ type worker struct {
 	running  map[string]bool             // tokens
 	ids      map[string]string
 	warnings []string
+	afterMs  int64 // what it asks for when it fails, if it is not 0
 	stopped  chan struct{}
 	stop     func()
 }
@@ -94,7 +98,7 @@ func (w *worker) respond(m *nats.Msg, answer []byte) {
 func (w *worker) hello(specs ...protocol.SubscriptionSpec) {
 	w.s.Helper()
 	w.mu.Lock()
-	w.specs = specs
+	w.specs = w.paced(specs)
 	w.revision++
 	hello := w.said()
 	w.mu.Unlock()
@@ -110,6 +114,28 @@ func (w *worker) hello(specs ...protocol.SubscriptionSpec) {
 		w.s.Fatalf("subscribing: %v", err)
 	}
 }
+
+// paced are subscriptions without delays of their own, where the broker knows one
+// for all: the worker asks for them with each failure. Locked.
+func (w *worker) paced(specs []protocol.SubscriptionSpec) []protocol.SubscriptionSpec {
+	if w.s.Capabilities.Delay != broker.DelayFixed {
+		return specs
+	}
+	all := slices.Clone(specs)
+	for i := range all {
+		spec := &all[i]
+		if spec.BackoffMs > 1 {
+			w.afterMs = spec.BackoffMs
+		}
+		spec.BackoffMs = 0
+		if spec.QueueConfig != nil {
+			spec.QueueConfig = ownDelay.ReplaceAll(spec.QueueConfig, nil)
+		}
+	}
+	return all
+}
+
+var ownDelay = regexp.MustCompile(`,"backoffDelayMs":\d+`)
 
 // said is what the worker declares. Locked.
 func (w *worker) said() protocol.Hello {
@@ -284,6 +310,11 @@ func (d delivery) end(o protocol.Outcome) { d.endWith(o, "") }
 func (d delivery) endWith(o protocol.Outcome, text string) {
 	m := &nats.Msg{Subject: d.Reply, Data: []byte(text), Header: nats.Header{}}
 	m.Header.Set(protocol.HeaderOutcome, string(o))
+	d.w.mu.Lock()
+	if d.w.afterMs > 0 && o == protocol.Failed {
+		m.Header.Set(protocol.HeaderRetryAfter, strconv.FormatInt(d.w.afterMs, 10))
+	}
+	d.w.mu.Unlock()
 	d.reply(m)
 }
 

@@ -1,0 +1,77 @@
+package conformance
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router"
+	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
+	adapter "github.com/waybill-mq/waybill/services/router/broker/pulsar"
+)
+
+func TestPulsar(t *testing.T) {
+	p := live.SharedPulsar(t)
+	space := p.Namespace(t)
+	m := startMeshOn(t, onPulsar(p, space), router.Limits{})
+	brokertest.Run(t, brokertest.Target{
+		URL: m.server.URL(), Broker: adapter.Name, Capabilities: adapter.Capabilities, Restart: m.restart,
+		Sever: func(t *testing.T) { p.Unload(t, space) },
+		Put: func(t *testing.T, queue string, headers map[string]any, body []byte) {
+			putPulsar(t, p.URL(), space, queue, headers, body)
+		},
+	})
+}
+
+func onPulsar(p *live.Pulsar, space string) func(log *slog.Logger) (broker.Remote, error) {
+	return func(log *slog.Logger) (broker.Remote, error) {
+		return adapter.New(adapter.Options{
+			URL: p.URL(), AdminURL: p.AdminURL(), Tenant: live.Tenant, Namespace: space, RetryDelay: time.Millisecond, Logger: log,
+		})
+	}
+}
+
+// putPulsar publishes as a program does that knows Pulsar alone.
+func putPulsar(t *testing.T, address, space, queue string, headers map[string]any, body []byte) {
+	t.Helper()
+	names, err := scope.NewPulsar(live.Tenant, space)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := scope.Ledger{}.Parse(queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic, err := names.Format(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := pulsar.NewClient(pulsar.ClientOptions{
+		URL: address, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler)), MetricsRegisterer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p, err := c.CreateProducer(pulsar.ProducerOptions{Topic: topic, SendTimeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	m := &pulsar.ProducerMessage{Payload: body, Properties: map[string]string{}}
+	for name, value := range headers {
+		m.Properties[name] = strings.ToValidUTF8(fmt.Sprint(value), "?")
+	}
+	if _, err := p.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
