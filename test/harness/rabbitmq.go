@@ -2,8 +2,6 @@ package harness
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -11,10 +9,5 @@ import (
 // AMQP URL.
 func OnRabbitMQ(t testing.TB, amqp string) []string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "waybill.yaml")
-	text := fmt.Sprintf("adapter:\n  name: rabbitmq\n  config:\n    amqp_url: %s\n", amqp)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return []string{"--config", file}
+	return []string{"--config", Configuration(t, fmt.Sprintf("adapter:\n  name: rabbitmq\n  config:\n    amqp_url: %s\n", amqp))}
 }
