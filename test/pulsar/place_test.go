@@ -1,0 +1,322 @@
+package pulsar_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
+	"github.com/waybill-mq/waybill/test/harness"
+)
+
+// delayMs is how long what fails waits in these tests.
+const delayMs = 700
+
+// TestOnTheBroker shares one mesh between its parts.
+func TestOnTheBroker(t *testing.T) {
+	shared := on(t, live.SharedPulsar(t), delayMs)
+	for name, test := range map[string]func(*place){
+		"Stages": (*place).stages, "Strangers": (*place).strangers, "Topic": (*place).topics, "KeepsWhatItReceived": (*place).keeps,
+		"ManyDeadLetters": (*place).manyDeadLetters, "InOrder": (*place).inOrder, "Crashes": (*place).crashes, "Gone": (*place).gone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := shared.mesh.For(t)
+			test(&place{T: t, mesh: m, server: shared.server, space: shared.space, client: m.Connect()})
+		})
+	}
+}
+
+// stages: at each a message is where it is said to be; it comes again after the
+// configured delay, every time, and its attempts go 1, 2, 3.
+func (p *place) stages() {
+	const topic = "queue:stages:tasks"
+	r := p.publish(client.Queue("stages", "tasks"), "x", client.Header("x-tenant", "acme"), client.InGroup("g"))
+	if r.Broker != "pulsar" || p.backlog(topic, "waybill") != 1 {
+		p.Errorf("the receipt names the broker %q, the topic has %d", r.Broker, p.backlog(topic, "waybill"))
+	}
+	deliveries, _ := p.work("stages", "tasks")
+	var failed time.Time
+	for attempt := 1; attempt <= 3; attempt++ {
+		d := harness.Receive(p, "the message", deliveries)
+		if waited := time.Since(failed); d.Attempt != attempt || waited < delayMs*time.Millisecond {
+			p.Errorf("it came as attempt %d after %v, want %d", d.Attempt, waited, attempt)
+		}
+		if s := p.server.Subscriptions(p, p.space, topic)["waybill"]; s.Type != "Shared" {
+			p.Errorf("the subscription is %+v", s)
+		}
+		failed = time.Now()
+		d.End <- errFails
+		if attempt < 3 {
+			harness.Await(p, "the copy that waits", func() bool { return p.mesh.Queue("stages", "tasks").Waiting == 1 || len(deliveries) > 0 })
+		}
+	}
+	p.awaitRest("stages", "tasks", 1)
+	if n := p.backlog(topic+"-dlq", "waybill"); n != 1 {
+		p.Fatalf("there are %d dead letters", n)
+	}
+	m, err := p.first(topic + "-dlq")
+	if err != nil || string(m.Payload()) != "x" || m.Key() != "g" {
+		p.Fatalf("the dead letter has %q, key %q, %v", m.Payload(), m.Key(), err)
+	}
+	for name, want := range map[string]string{
+		protocol.HeaderAttempt: "3", protocol.HeaderMessageID: r.MessageID, "Waybill-Reason": "failed", protocol.HeaderError: "no luck",
+		"Waybill-Queue": "/queue/stages/tasks", "x-tenant": "acme", protocol.HeaderGroup: "g",
+	} {
+		if got := m.Properties()[name]; got != want {
+			p.Errorf("the dead letter says %s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// first is the first message of a topic, which stays.
+func (p *place) first(topic string) (pulsar.Message, error) {
+	p.Helper()
+	r, err := p.stranger().CreateReader(pulsar.ReaderOptions{Topic: p.topic(topic), StartMessageID: pulsar.EarliestMessageID()})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.Next(p.Context())
+}
+
+// strangers: what they sent before anybody was there is not missed, a batch is handled
+// message by message, and keys, ordering keys and properties are the same on every
+// try and in the dead letter.
+func (p *place) strangers() {
+	const topic = "queue:foreign:tasks"
+	c := p.stranger()
+	p.put(c, topic, &pulsar.ProducerMessage{Payload: []byte("early")})
+	deliveries, _ := p.work("foreign", "tasks", client.MaxRetries(2))
+	early := harness.Receive(p, "what was sent first", deliveries)
+	if string(early.Data) != "early" || early.Attempt != 1 {
+		p.Errorf("it is %q, attempt %d", early.Data, early.Attempt)
+	}
+	early.End <- nil
+	p.put(c, topic, &pulsar.ProducerMessage{
+		Payload: []byte("\xff\x00"), Key: "k", OrderingKey: "o", Properties: map[string]string{"x-own": "ä", protocol.HeaderAttempt: "9", "Waybill-Generation": "7"},
+	})
+	for attempt := 1; attempt <= 2; attempt++ {
+		d := harness.Receive(p, "the message", deliveries)
+		if d.Attempt != attempt || d.Group != "o" || string(d.Data) != "\xff\x00" || d.Header("x-own") != "ä" || d.Header("X-Pulsar-Key") != "k" {
+			p.Errorf("attempt %d of group %q with %q, %q: %q", d.Attempt, d.Group, d.Header("x-own"), d.Header("X-Pulsar-Key"), d.Data)
+		}
+		d.End <- errFails
+	}
+	p.awaitRest("foreign", "tasks", 1)
+	m, err := p.first(topic + "-dlq")
+	if err != nil || m.Key() != "k" || m.OrderingKey() != "o" || m.Properties()["x-own"] != "ä" || string(m.Payload()) != "\xff\x00" {
+		p.Errorf("the dead letter is %+v, %v", m, err)
+	}
+	p.batch(c, topic, deliveries)
+}
+
+func (p *place) batch(c pulsar.Client, topic string, deliveries <-chan harness.Taken) {
+	p.Helper()
+	producer, err := c.CreateProducer(pulsar.ProducerOptions{Topic: p.topic(topic), SendTimeout: -1, BatchingMaxPublishDelay: time.Hour})
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer producer.Close()
+	const n = 5
+	for i := range n {
+		producer.SendAsync(p.Context(), &pulsar.ProducerMessage{Payload: []byte{'0' + byte(i)}}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
+	}
+	if err := producer.FlushWithCtx(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for range n {
+		d := harness.Receive(p, "a message of a batch", deliveries)
+		ids[d.ID] = true
+		d.End <- nil
+	}
+	if len(ids) != n {
+		p.Errorf("the messages of a batch have the ids %v", ids)
+	}
+	harness.Await(p, "the batch to be settled", func() bool { return p.backlog(topic, "waybill") == 0 })
+}
+
+// topics: a topic has a subscription for each observer and group, each has what is
+// published, by strangers too, and a retry is one observer's alone.
+func (p *place) topics() {
+	got := map[string]chan harness.Taken{}
+	for name, opt := range map[string]client.WorkOption{"observer:audit": client.ID("audit"), "@mail": client.Group("mail")} {
+		all := make(chan harness.Taken, 10)
+		got[name] = all
+		if _, err := p.client.Observe(p.Context(), "orders", func(ctx context.Context, d *client.Delivery) error {
+			end := make(chan error, 1)
+			all <- harness.Taken{Delivery: d, End: end}
+			select {
+			case err := <-end:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, opt); err != nil {
+			p.Fatal(err)
+		}
+	}
+	p.publish(client.Topic("orders"), "ours")
+	for name := range got {
+		if n := p.backlog("topic:orders", name); n != 1 {
+			p.Errorf("the subscription %s has %d", name, n)
+		}
+		d := harness.Receive(p, "the copy of "+name, got[name])
+		if name == "@mail" {
+			d.End <- errFails
+			d = harness.Receive(p, "the second try", got[name])
+			if d.Attempt != 2 {
+				p.Errorf("the second try is attempt %d", d.Attempt)
+			}
+		}
+		d.End <- nil
+	}
+	p.put(p.stranger(), "topic:orders", &pulsar.ProducerMessage{Payload: []byte("theirs")})
+	for name, all := range got {
+		d := harness.Receive(p, "the stranger's message", all)
+		if string(d.Data) != "theirs" {
+			p.Errorf("%s has %q", name, d.Data)
+		}
+		d.End <- nil
+	}
+}
+
+// keeps: an observer that is away too long leaves its topic, receives nothing more
+// and keeps what it had received.
+func (p *place) keeps() {
+	const queue, retentionMs = "left::observer:late", 2000
+	p.mesh.Set(protocol.SettingsChange{SubscriberRetentionMs: new(int64(retentionMs))})
+	take := func() (<-chan string, *client.Worker) {
+		all := make(chan string, 10)
+		w, err := p.client.Observe(p.Context(), "left", func(_ context.Context, d *client.Delivery) error {
+			all <- string(d.Data)
+			return nil
+		}, client.ID("late"))
+		if err != nil {
+			p.Fatal(err)
+		}
+		return all, w
+	}
+	_, w := take()
+	if err := w.Stop(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+	p.publish(client.Topic("left"), "1")
+	p.publish(client.Topic("left"), "2")
+	p.mesh.AwaitObserver(queue, protocol.ObserverOrphaned)
+	harness.Await(p, "its subscription to be gone", func() bool { return p.backlog("topic:left", "observer:late") == -1 })
+	if n := p.backlog("observer:left@late", "waybill"); n != 2 {
+		p.Errorf("it keeps %d messages", n)
+	}
+	p.publish(client.Topic("left"), "missed")
+	again, _ := take()
+	p.publish(client.Topic("left"), "3")
+	for _, want := range []string{"1", "2", "3"} {
+		if got := harness.Receive(p, "a message", again); got != want {
+			p.Errorf("it has %q, want %q", got, want)
+		}
+	}
+}
+
+// manyDeadLetters: all are listed, each once, one is taken out of the middle, and the
+// others are redriven in their order.
+func (p *place) manyDeadLetters() {
+	const letters = 150
+	deliveries, _ := p.work("many", "tasks", client.MaxRetries(1), client.Concurrency(1))
+	for i := range letters {
+		p.publish(client.Queue("many", "tasks"), string(rune('0'+i)))
+		harness.Receive(p, "a message", deliveries).End <- errFails
+	}
+	p.awaitRest("many", "tasks", letters)
+	for range 2 { // a look changes nothing
+		seen := ""
+		for _, l := range p.mesh.Dead("/queue/many/tasks") {
+			seen += string(l.Payload)
+		}
+		if n := len([]rune(seen)); n != letters || !slices.IsSorted([]rune(seen)) {
+			p.Fatalf("%d letters are listed: %q", n, seen)
+		}
+	}
+	middle := p.mesh.Dead("/queue/many/tasks")[letters/2]
+	if n, err := p.mesh.Discard(protocol.DeadActRequest{MessageID: middle.MessageID}); n != 1 || err != nil {
+		p.Errorf("discarding one: %d, %v", n, err)
+	}
+	if n, err := p.mesh.Redrive(protocol.DeadActRequest{Queue: "/queue/many/tasks"}); n != letters-1 || err != nil {
+		p.Errorf("redriving the others: %d, %v", n, err)
+	}
+	last := rune(0)
+	for range letters - 1 {
+		d := harness.Receive(p, "a redriven message", deliveries)
+		if now := []rune(string(d.Data))[0]; now <= last || d.ID == middle.MessageID {
+			p.Errorf("%q comes after %q", now, last)
+		} else {
+			last = now
+		}
+		d.End <- nil
+	}
+	p.awaitRest("many", "tasks", 0)
+}
+
+// inOrder: a queue in order is a Key_Shared subscription, of which the mesh holds what
+// failed in its place.
+func (p *place) inOrder() {
+	deliveries, _ := p.work("turns", "tasks", client.FIFO())
+	for _, data := range []string{"A", "B"} {
+		p.publish(client.Queue("turns", "tasks"), data, client.InGroup("g"))
+	}
+	harness.Receive(p, "the first", deliveries).End <- errFails
+	if s := p.server.Subscriptions(p, p.space, "queue:turns:tasks")["waybill"]; s.Type != "Key_Shared" || s.Backlog != 2 {
+		p.Errorf("the subscription is %+v", s)
+	}
+	for _, want := range []string{"A", "B"} {
+		d := harness.Receive(p, "the next", deliveries)
+		if string(d.Data) != want {
+			p.Errorf("%q comes, want %q", d.Data, want)
+		}
+		d.End <- nil
+	}
+	p.awaitRest("turns", "tasks", 0)
+}
+
+// crashes: a message that kills whoever touches it is a dead letter in the end, and its
+// neighbours are handled.
+func (p *place) crashes() {
+	spec := harness.WorkerSpec{URL: p.mesh.URL, Execution: "crash", Route: "tasks"}
+	r := p.publish(client.Queue("crash", "tasks"), harness.Hold)
+	for range protocol.MaxVanished {
+		w := harness.StartWorker(p, spec)
+		if e := w.Delivery(); e.ID != r.MessageID || e.Attempt != 1 {
+			p.Fatalf("unexpected: %+v", e)
+		}
+		w.Kill()
+	}
+	p.awaitRest("crash", "tasks", 1)
+	if letters := p.mesh.Dead("/queue/crash/tasks"); len(letters) != 1 || letters[0].Reason != protocol.ReasonVanished || letters[0].MessageID != r.MessageID {
+		p.Errorf("dead letters: %+v", letters)
+	}
+	deliveries, _ := p.work("crash", "tasks")
+	p.publish(client.Queue("crash", "tasks"), "neighbour")
+	harness.Receive(p, "the neighbour", deliveries).End <- nil
+	p.awaitRest("crash", "tasks", 1)
+}
+
+// gone: an execution that is purged leaves no topic behind.
+func (p *place) gone() {
+	deliveries, _ := p.work("gone", "tasks", client.MaxRetries(1))
+	p.publish(client.Queue("gone", "tasks"), "dies")
+	harness.Receive(p, "the message", deliveries).End <- errFails
+	p.awaitRest("gone", "tasks", 1)
+	if _, err := p.mesh.Close("gone", true); err != nil {
+		p.Fatal(err)
+	}
+	harness.Await(p, "its topics to be gone", func() bool {
+		return !slices.ContainsFunc(p.server.Topics(p, p.space), func(topic string) bool { return strings.Contains(topic, ":gone:") })
+	})
+}
