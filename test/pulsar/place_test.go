@@ -22,7 +22,7 @@ const delayMs = 700
 func TestOnTheBroker(t *testing.T) {
 	shared := on(t, live.SharedPulsar(t), delayMs)
 	for name, test := range map[string]func(*place){
-		"Stages": (*place).stages, "Strangers": (*place).strangers, "Topic": (*place).topics, "KeepsWhatItReceived": (*place).keeps,
+		"Stages": (*place).stages, "Strangers": (*place).strangers, "Topic": (*place).topics, "Away": (*place).away,
 		"ManyDeadLetters": (*place).manyDeadLetters, "InOrder": (*place).inOrder, "Crashes": (*place).crashes, "Gone": (*place).gone,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,41 +188,66 @@ func (p *place) topics() {
 	}
 }
 
-// keeps: an observer that is away too long leaves its topic, receives nothing more
-// and keeps what it had received.
-func (p *place) keeps() {
-	const queue, retentionMs = "left::observer:late", 2000
-	p.mesh.Set(protocol.SettingsChange{SubscriberRetentionMs: new(int64(retentionMs))})
-	take := func() (<-chan string, *client.Worker) {
-		all := make(chan string, 10)
-		w, err := p.client.Observe(p.Context(), "left", func(_ context.Context, d *client.Delivery) error {
-			all <- string(d.Data)
-			return nil
-		}, client.ID("late"))
-		if err != nil {
-			p.Fatal(err)
-		}
-		return all, w
+// observe has the observer late take a topic.
+func (p *place) observe(topic string) (<-chan string, *client.Worker) {
+	p.Helper()
+	all := make(chan string, 10)
+	w, err := p.client.Observe(p.Context(), topic, func(_ context.Context, d *client.Delivery) error {
+		all <- string(d.Data)
+		return nil
+	}, client.ID("late"))
+	if err != nil {
+		p.Fatal(err)
 	}
-	_, w := take()
+	return all, w
+}
+
+// missesNothing: what is published to a topic while its observer is away waits for it,
+// also when the topic moves away from the broker meanwhile; an observer that is removed
+// leaves nothing there.
+func (p *place) missesNothing(move func()) {
+	_, w := p.observe("left")
 	if err := w.Stop(p.Context()); err != nil {
 		p.Fatal(err)
 	}
-	p.publish(client.Topic("left"), "1")
-	p.publish(client.Topic("left"), "2")
-	p.mesh.AwaitObserver(queue, protocol.ObserverOrphaned)
-	harness.Await(p, "its subscription to be gone", func() bool { return p.backlog("topic:left", "observer:late") == -1 })
-	if n := p.backlog("observer:left@late", "waybill"); n != 2 {
-		p.Errorf("it keeps %d messages", n)
+	for _, data := range []string{"1", "2"} {
+		p.publish(client.Topic("left"), data)
 	}
-	p.publish(client.Topic("left"), "missed")
-	again, _ := take()
+	if n := p.backlog("topic:left", "observer:late"); n != 2 {
+		p.Errorf("%d messages wait for the observer", n)
+	}
+	move()
+	again, w := p.observe("left")
 	p.publish(client.Topic("left"), "3")
 	for _, want := range []string{"1", "2", "3"} {
 		if got := harness.Receive(p, "a message", again); got != want {
 			p.Errorf("it has %q, want %q", got, want)
 		}
 	}
+	if err := w.Stop(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+	harness.Await(p, "the observer to be removed", func() bool {
+		_, err := p.mesh.RemoveObserver("left::observer:late")
+		return err == nil || protocol.CodeOf(err) == protocol.CodeNotFound
+	})
+	harness.Await(p, "what was its to be gone", func() bool {
+		return p.backlog("topic:left", "observer:late") == -1 && !slices.Contains(p.server.Topics(p, p.space), "observer:left@late")
+	})
+}
+
+func (p *place) away() { p.missesNothing(func() {}) }
+
+// TestMovedAway: a topic that moves into the mesh takes along what waits for its
+// observers.
+func TestMovedAway(t *testing.T) {
+	t.Parallel()
+	p := on(t, live.SharedPulsar(t), delayMs)
+	p.missesNothing(func() {
+		if c := p.mesh.Apply("adapter: {name: builtin}\n"); c.Code != 0 {
+			t.Fatalf("moving: %+v", c)
+		}
+	})
 }
 
 // manyDeadLetters: all are listed, each once, one is taken out of the middle, and the
