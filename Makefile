@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 ARGS     ?=
 # What `make bench` measures; empty: all of it, in under ten minutes.
 BENCH    ?=
-# What it measures the mesh on and beside instead: rabbitmq or artemis.
+# What it measures the mesh on and beside instead: rabbitmq, artemis or pulsar.
 BROKER   ?=
 # How long `make soak` goes on, per module.
 SOAK     ?= 10m
@@ -64,7 +64,7 @@ soak: ## run the simulations and the crash tests for long (SOAK=1h for longer)
 		(cd $$module && GOWORK=off WAYBILL_SOAK=$(SOAK) $(GO) test $(RACE) -count=1 -timeout 0 -v ./...) || exit 1; \
 	done
 
-bench: ## measure the mesh beside raw JetStream, or BROKER=rabbitmq or artemis (BENCH=--quick for a minute's worth, BENCH=--help for more)
+bench: ## measure the mesh beside raw JetStream, or BROKER=rabbitmq, artemis or pulsar (BENCH=--quick for a minute's worth, BENCH=--help for more)
 	@mkdir -p bin
 	@cd test && GOWORK=off $(GO) build -ldflags '$(LDFLAGS)' -o ../bin/bench ./bench
 	@bin/bench $(if $(BROKER),--broker=$(BROKER)) $(BENCH)

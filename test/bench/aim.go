@@ -26,6 +26,8 @@ var aims = []aim{
 	{what: "10 queues on RabbitMQ: over a raw client", value: besideRaw("queues-10", meshRabbit, rawRabbit), least: 0.9},
 	{what: "one queue on Artemis: over a raw client", value: besideRaw("jobs", meshArtemis, rawArtemis), least: 0.9},
 	{what: "10 queues on Artemis: over a raw client", value: besideRaw("queues-10", meshArtemis, rawArtemis), least: 0.9},
+	{what: "one queue on Pulsar: over a raw client", value: besideRaw("jobs", meshPulsar, rawPulsar), least: 0.9},
+	{what: "10 queues on Pulsar: over a raw client", value: besideRaw("queues-10", meshPulsar, rawPulsar), least: 0.9},
 	{what: "lateness p99", value: of("lateness", "p99"), most: 5, unit: " ms"},
 }
 

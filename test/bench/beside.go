@@ -12,13 +12,13 @@ import (
 // one server for all measurements.
 type beside struct {
 	systems []system
-	key     string // of the adapter's configuration, which has the address
+	key     string // of the adapter's configuration, which has the address; none: that is all of it
 	// place is where nothing is, for one measurement, and how to remove it.
 	place func() (at string, remove func() error, err error)
 }
 
 // brokers start the broker with its data below a directory.
-var brokers = map[string]func(data string) (*beside, error){"artemis": besideArtemis, "rabbitmq": besideRabbitMQ}
+var brokers = map[string]func(data string) (*beside, error){"artemis": besideArtemis, "pulsar": besidePulsar, "rabbitmq": besideRabbitMQ}
 
 func besideRabbitMQ(data string) (*beside, error) {
 	r, err := live.RunRabbitMQ(data)
@@ -40,6 +40,18 @@ func besideArtemis(data string) (*beside, error) {
 	return &beside{key: "url", place: place, systems: []system{
 		{name: rawArtemis, title: "raw Artemis over STOMP", connect: connectSTOMP(a.Held)},
 		{name: meshArtemis, title: "mesh on Artemis", serve: meshBeside, connect: connectMesh},
+	}}, nil
+}
+
+func besidePulsar(data string) (*beside, error) {
+	p, err := live.RunPulsar(data, "HEAP=1g", "DIRECT=512m", "JAVA_OPTIONS=-XX:+UseParallelGC")
+	if err != nil {
+		return nil, err
+	}
+	place := func() (string, func() error, error) { return placeOnPulsar(p) }
+	return &beside{place: place, systems: []system{
+		{name: rawPulsar, title: "raw Pulsar, unbatched", connect: connectPulsar(p)},
+		{name: meshPulsar, title: "mesh on Pulsar", serve: meshBeside, connect: connectMesh},
 	}}, nil
 }
 

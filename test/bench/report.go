@@ -61,7 +61,7 @@ func (r *report) String() string {
 }
 
 // ratios are the columns that compare, left over right.
-var ratios = [][2]string{{mesh2m, raw}, {meshAlways, raw}, {meshAlways, rawAlways}, {meshAlways, rawEach}, {meshAlways, inProcess}, {meshRabbit, rawRabbit}, {meshArtemis, rawArtemis}}
+var ratios = [][2]string{{mesh2m, raw}, {meshAlways, raw}, {meshAlways, rawAlways}, {meshAlways, rawEach}, {meshAlways, inProcess}, {meshRabbit, rawRabbit}, {meshArtemis, rawArtemis}, {meshPulsar, rawPulsar}}
 
 func (r *report) figures() table {
 	head := append(make([]string, 0, 2+len(r.systems)+len(ratios)), "", "")

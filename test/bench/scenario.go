@@ -115,7 +115,7 @@ func (s *scenario) has(sys system) bool {
 var four = []string{raw, mesh2m, rawAlways, meshAlways}
 
 // besideBrokers are the systems of brokers.
-var besideBrokers = []string{rawRabbit, meshRabbit, rawArtemis, meshArtemis}
+var besideBrokers = []string{rawRabbit, meshRabbit, rawArtemis, meshArtemis, rawPulsar, meshPulsar}
 
 // onBrokers are the scenarios that are measured beside a raw broker.
 var onBrokers = []string{"jobs", "jobs-1k", "queues-10", "latency"}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"strings"
@@ -14,7 +15,7 @@ import (
 type serveMeshCommand struct {
 	Sync    up.Sync `help:"When what is answered is on the disk."`
 	Data    string  `required:""`
-	Adapter string  `help:"The broker that has the queues, and the key of its configuration for where it is, as in: rabbitmq amqp_url. Default: none."`
+	Adapter string  `help:"The broker that has the queues, and the key of its configuration for where it is, as in: rabbitmq amqp_url; with a space alone behind it, the whole of it is where it is. Default: none."`
 	At      string  `help:"Where that broker is."`
 }
 
@@ -28,7 +29,14 @@ func (c *serveMeshCommand) Run(ctx context.Context) error {
 	defer flush()
 	o := up.Options{Data: c.Data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Sync: c.Sync, Version: version, Logger: log}
 	if name, key, chosen := strings.Cut(c.Adapter, " "); chosen {
-		o.Change = config.Document{"adapter": map[string]any{"name": name, "config": map[string]any{key: c.At}}}
+		of := map[string]any{key: c.At}
+		if key == "" {
+			if err := json.Unmarshal([]byte(c.At), &of); err != nil {
+				return err
+			}
+			delete(of, "")
+		}
+		o.Change = config.Document{"adapter": map[string]any{"name": name, "config": of}}
 	}
 	mesh, err := up.Start(ctx, o)
 	if err != nil {

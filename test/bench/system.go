@@ -12,7 +12,8 @@ type system struct {
 	serve   []string // arguments that make this program its server; none: it needs none
 	connect func(ctx context.Context, url string) (broker, error)
 	// at is where the queues of one measurement are, for the systems beside a broker,
-	// and adapter how the mesh is told: "NAME KEY".
+	// and adapter how the mesh is told: "NAME KEY", or "NAME " if at is its whole
+	// configuration.
 	at, adapter string
 }
 
@@ -28,6 +29,8 @@ const (
 	meshRabbit  = "mesh-rabbitmq"
 	rawArtemis  = "raw-artemis"
 	meshArtemis = "mesh-artemis"
+	rawPulsar   = "raw-pulsar"
+	meshPulsar  = "mesh-pulsar"
 )
 
 // systems are in the order they take turns. The two that are like each other

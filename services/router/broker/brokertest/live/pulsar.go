@@ -95,6 +95,24 @@ func (p *Pulsar) MakeNamespace() (string, error) {
 	return name, p.admin(http.MethodPut, "namespaces/"+Tenant+"/"+name, struct{}{}, nil)
 }
 
+// Held is how many messages a namespace has that are not settled.
+func (p *Pulsar) Held(namespace string) (n int64, err error) {
+	var all []string
+	if err := p.admin(http.MethodGet, "persistent/"+Tenant+"/"+namespace, nil, &all); err != nil {
+		return 0, err
+	}
+	for _, topic := range all {
+		subscriptions, err := p.subscriptions(namespace, topic[strings.LastIndex(topic, "/")+1:])
+		if err != nil {
+			return 0, err
+		}
+		for _, s := range subscriptions {
+			n += s.Backlog
+		}
+	}
+	return n, nil
+}
+
 // Unload has the broker close every producer and consumer of a namespace.
 func (p *Pulsar) Unload(t testing.TB, namespace string) {
 	t.Helper()
@@ -114,17 +132,22 @@ type PulsarSubscription struct {
 // topic.
 func (p *Pulsar) Subscriptions(t testing.TB, namespace, topic string) map[string]PulsarSubscription {
 	t.Helper()
+	all, err := p.subscriptions(namespace, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (p *Pulsar) subscriptions(namespace, topic string) (map[string]PulsarSubscription, error) {
 	var stats struct {
 		Subscriptions map[string]PulsarSubscription `json:"subscriptions"`
 	}
 	err := p.admin(http.MethodGet, "persistent/"+Tenant+"/"+namespace+"/"+url.PathEscape(topic)+"/stats?getPreciseBacklog=true", nil, &stats)
 	if err != nil && strings.HasPrefix(err.Error(), "404 ") {
-		return nil
+		return nil, nil //nolint:nilnil // there is none
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stats.Subscriptions
+	return stats.Subscriptions, err
 }
 
 // Topics are those of a namespace, without where they are.
@@ -137,24 +160,6 @@ func (p *Pulsar) Topics(t testing.TB, namespace string) (all []string) {
 	return all
 }
 
-// Peek is the nth message that a subscription of a topic has not settled, counted
-// from 1: its properties and its payload.
-func (p *Pulsar) Peek(t testing.TB, namespace, topic, subscription string, n int) (properties map[string]string, payload []byte) {
-	t.Helper()
-	path := fmt.Sprintf("persistent/%s/%s/%s/subscription/%s/position/%d", Tenant, namespace, url.PathEscape(topic), url.PathEscape(subscription), n)
-	answer, said, err := p.ask(http.MethodGet, path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	properties = map[string]string{}
-	for name, values := range answer.Header {
-		if name, is := strings.CutPrefix(name, "X-Pulsar-Property-"); is {
-			properties[name] = values[0]
-		}
-	}
-	return properties, said
-}
-
 // Admin asks the admin interface; path is what follows /admin/v2/. into may be nil.
 func (p *Pulsar) Admin(t testing.TB, method, path string, body, into any) {
 	t.Helper()
@@ -164,35 +169,33 @@ func (p *Pulsar) Admin(t testing.TB, method, path string, body, into any) {
 }
 
 func (p *Pulsar) admin(method, path string, body, into any) error {
-	_, said, err := p.ask(method, path, body)
-	if err != nil || into == nil {
-		return err
-	}
-	return json.Unmarshal(said, into)
-}
-
-func (p *Pulsar) ask(method, path string, body any) (*http.Response, []byte, error) {
 	text := []byte{}
 	if body != nil {
 		var err error
 		if text, err = json.Marshal(body); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
 	request, err := http.NewRequest(method, p.addresses[1]+"/admin/v2/"+path, bytes.NewReader(text))
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	request.Close = true // no connection stays behind
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer answer.Body.Close()
 	said, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode >= http.StatusBadRequest {
-		err = fmt.Errorf("%s: %s", answer.Status, said)
+	if err != nil {
+		return err
 	}
-	return answer, said, err
+	if answer.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s: %s", answer.Status, said)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(said, into)
 }
