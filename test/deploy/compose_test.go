@@ -29,8 +29,9 @@ var (
 	builtin  = variant{"compose.yaml", ""}
 	rabbitMQ = variant{"compose.yaml", "rabbitmq"}
 	artemis  = variant{"compose.yaml", "artemis"}
+	pulsar   = variant{"compose.yaml", "pulsar"}
 	services = variant{"services.yaml", ""}
-	variants = []variant{builtin, rabbitMQ, artemis, services}
+	variants = []variant{builtin, rabbitMQ, artemis, pulsar, services}
 )
 
 // load reads the file as Docker does: against the schema, with these variables.
@@ -80,6 +81,7 @@ func TestServicesOfEachFile(t *testing.T) {
 	}
 	for v, want := range map[variant][]string{
 		builtin: {"collector", "waybill"}, rabbitMQ: {"collector", "rabbitmq", "waybill"}, artemis: {"artemis", "collector", "waybill"},
+		pulsar:   {"collector", "pulsar", "waybill"},
 		services: {"dlq", "gateway", "nats", "registry", "retry", "router"},
 	} {
 		if got := slices.Sorted(maps.Keys(v.loaded(t).Services)); !slices.Equal(got, want) {
@@ -263,7 +265,7 @@ func TestServices(t *testing.T) {
 	for _, kept := range []struct {
 		variant
 		name, path string
-	}{{builtin, "waybill", "/data"}, {rabbitMQ, "rabbitmq", "/var/lib/rabbitmq"}, {artemis, "artemis", "/var/lib/artemis-instance"}, {services, "nats", "/data"}} {
+	}{{builtin, "waybill", "/data"}, {rabbitMQ, "rabbitmq", "/var/lib/rabbitmq"}, {artemis, "artemis", "/var/lib/artemis-instance"}, {pulsar, "pulsar", "/pulsar/data"}, {services, "nats", "/data"}} {
 		if !slices.ContainsFunc(kept.loaded(t).Services[kept.name].Volumes, func(v types.ServiceVolumeConfig) bool {
 			return v.Type == types.VolumeTypeVolume && v.Target == kept.path
 		}) {

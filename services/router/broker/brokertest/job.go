@@ -373,6 +373,9 @@ func (s *suite) jobBudget() {
 
 // jobPriority: the higher first, by the data.
 func (s *suite) jobPriority() {
+	if !s.Capabilities.Priorities {
+		return // "priority" has what is said of it
+	}
 	s.define(`{"max_priority": 9, "priority_field": "urgency", "concurrency": 1}`)
 	for _, data := range []string{`{"urgency": 1}`, `{"urgency": 300}`, `{"urgency": "no"}`, `{"urgency": 5}`, `[]`} {
 		s.enqueue("f", data)

@@ -521,6 +521,10 @@ func (s *suite) groupsAgain(w *worker) {
 // priority: the highest first, and in order within one; what is above the
 // queue's highest is that.
 func (s *suite) priority() {
+	if !s.Capabilities.Priorities {
+		s.withoutPriorities()
+		return
+	}
 	for i, p := range []string{"1", "9", "5", "0", "200", "9"} {
 		s.publish("r", []byte(p+"-"+strconv.Itoa(i)), protocol.HeaderPriority, p)
 	}
@@ -546,6 +550,25 @@ func (s *suite) priority() {
 	if want := []string{"9-1", "200-4", "9-5", "5-2", "1-0", "0-3", "none-6"}; !slices.Equal(got, want) {
 		s.Errorf("handled %v, want %v", got, want)
 	}
+}
+
+// withoutPriorities: who asks for them is told that there are none, and has the
+// messages all the same.
+func (s *suite) withoutPriorities() {
+	s.Helper()
+	for _, p := range []string{"1", "9"} {
+		s.publish("r", []byte(p), protocol.HeaderPriority, p)
+	}
+	spec := s.on("r")
+	spec.MaxPriority = 9
+	w := s.worker(spec)
+	equal(s, "warnings", len(w.warnings), 1)
+	for range 2 {
+		d := w.next()
+		equal(s, "priority", d.Header.Get(protocol.HeaderPriority), string(d.Data))
+		d.end(protocol.Acknowledged)
+	}
+	s.awaitEmpty("r", 0)
 }
 
 // priorityIgnored: a queue without priorities, and one that keeps order, has
