@@ -109,10 +109,12 @@ func (c *consumption) window() int {
 
 // once consumes in one session.
 func (c *consumption) once(ctx context.Context) error {
-	defer c.b.topics.Take(c.spot.topic)()
 	c.mu.Lock()
 	made, topic := c.made, c.topic
 	c.mu.Unlock()
+	if c.receives(topic) {
+		defer c.b.receiving.Take(c.spot.topic)()
+	}
 	if err := c.spot.Establish(ctx, made, topic); err != nil {
 		return err
 	}

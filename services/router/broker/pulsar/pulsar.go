@@ -37,14 +37,14 @@ type Broker struct {
 	shown string // where it is, without the token
 	token string
 
-	client   pulsar.Client
-	admin    *admin
-	watch    watch
-	writers  writers
-	sessions sessions
-	waiting  waiting
-	shelves  remote.Turns // to look at dead letters: what one has taken another would miss
-	topics   remote.Turns // to consume a topic for a subscriber
+	client    pulsar.Client
+	admin     *admin
+	watch     watch
+	writers   writers
+	sessions  sessions
+	waiting   waiting
+	shelves   remote.Turns // to look at dead letters: what one has taken another would miss
+	receiving remote.Turns // to consume what a queue receives of a topic
 
 	ctx     context.Context //nolint:containedctx // the broker's life
 	cancel  context.CancelFunc

@@ -353,13 +353,14 @@ func (x *session) mark() uint64 {
 	return x.last
 }
 
-// holds is how many of those that had arrived by a mark are in the lane's hands.
+// holds is how many of those that had arrived by a mark are in the lane's hands, and
+// were all the time. What is being acknowledged may not be the broker's any more.
 func (x *session) holds(mark uint64) int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := int64(-len(x.shelf))
 	for _, h := range x.here {
-		if h.number <= mark {
+		if h.number <= mark && !h.settled {
 			n++
 		}
 	}

@@ -89,7 +89,7 @@ func (s *spot) Unbind(ctx context.Context, _ string) error {
 	if !s.from.some() {
 		return nil
 	}
-	defer s.b.topics.Take(s.topic)()
+	defer s.b.receiving.Take(s.topic)() // until nobody consumes it
 	err := s.b.move(ctx, s.from, s.topic)
 	if err == nil {
 		err = s.b.admin.unsubscribe(ctx, s.from.topic, s.from.subscription)
