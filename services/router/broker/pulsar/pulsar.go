@@ -43,6 +43,7 @@ type Broker struct {
 	writers   writers
 	sessions  sessions
 	waiting   waiting
+	making    remote.Turns // to make a topic and its subscription
 	shelves   remote.Turns // to look at dead letters: what one has taken another would miss
 	receiving remote.Turns // to consume what a queue receives of a topic
 

@@ -74,8 +74,10 @@ func (s *spot) EstablishDead(ctx context.Context) error {
 }
 
 // establish makes a topic and its subscription: without one what is published to it
-// would be confirmed, and be gone.
+// would be confirmed, and be gone. Whoever makes a subscription that another makes too
+// sets it back to where it begins.
 func (b *Broker) establish(ctx context.Context, at source, from position) error {
+	defer b.making.Take(at.topic + " " + at.subscription)()
 	err := b.admin.makeTopic(ctx, at.topic)
 	if err == nil {
 		err = b.admin.subscribe(ctx, at.topic, at.subscription, from)
