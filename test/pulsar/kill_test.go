@@ -47,6 +47,7 @@ func TestKilledRouter(t *testing.T) {
 		kills = 20
 	}
 	for range kills {
+		p.mesh.Kill()
 		p.mesh.Restart()
 		l.progress(100)
 	}
