@@ -5,24 +5,26 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/pkg/scope"
-	"github.com/waybill-mq/waybill/services/router"
-	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	adapter "github.com/waybill-mq/waybill/services/router/broker/pulsar"
 )
 
+// TestPulsar: the registry refuses what the configured broker cannot do, so the mesh is
+// told of it by its configuration.
 func TestPulsar(t *testing.T) {
 	p := live.SharedPulsar(t)
 	space := p.Namespace(t)
-	m := startMeshOn(t, onPulsar(p, space), router.Limits{})
+	m := startMeshWith(t, config.Document{"adapter": map[string]any{"name": adapter.Name, "config": map[string]any{
+		"url": p.URL(), "admin_url": p.AdminURL(), "tenant": live.Tenant, "namespace": space, "negative_ack_redelivery_delay_ms": int64(1),
+	}}})
 	brokertest.Run(t, brokertest.Target{
 		URL: m.server.URL(), Broker: adapter.Name, Capabilities: adapter.Capabilities, Restart: m.restart,
 		Sever: func(t *testing.T) { p.Unload(t, space) },
@@ -30,14 +32,6 @@ func TestPulsar(t *testing.T) {
 			putPulsar(t, p.URL(), space, queue, headers, body)
 		},
 	})
-}
-
-func onPulsar(p *live.Pulsar, space string) func(log *slog.Logger) (broker.Remote, error) {
-	return func(log *slog.Logger) (broker.Remote, error) {
-		return adapter.New(adapter.Options{
-			URL: p.URL(), AdminURL: p.AdminURL(), Tenant: live.Tenant, Namespace: space, RetryDelay: time.Millisecond, Logger: log,
-		})
-	}
 }
 
 // putPulsar publishes as a program does that knows Pulsar alone.

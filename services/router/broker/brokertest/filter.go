@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // filtered is an observer that wants some of its topic.
@@ -391,7 +390,7 @@ func (s *suite) delayedOrder() {
 // backoffTypes: the delay between two tries stays, or grows by itself. What is
 // measured is that no try is early.
 func (s *suite) backoffTypes() {
-	if s.Capabilities.Delay == broker.DelayFixed {
+	if s.oneDelay() {
 		return // "wishes" has the refusal
 	}
 	for kind, delays := range map[string][]int{

@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // oneConsumer: a message goes to one of its queue's consumers.
@@ -107,7 +106,7 @@ func (s *suite) budget() {
 
 // backoff: the delay doubles, and nothing comes early.
 func (s *suite) backoff() {
-	if s.Capabilities.Delay == broker.DelayFixed {
+	if s.oneDelay() {
 		return // "wishes" has the refusal
 	}
 	const base = 100 * time.Millisecond

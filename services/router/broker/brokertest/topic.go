@@ -48,7 +48,7 @@ func (w *worker) refusals(specs ...protocol.SubscriptionSpec) []protocol.Refused
 	w.s.Helper()
 	w.mu.Lock()
 	w.revision++
-	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: specs}
+	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: w.s.fast(specs)}
 	w.mu.Unlock()
 	return ask[protocol.Registered](w.s, protocol.SubjectHello, hello).Refused
 }

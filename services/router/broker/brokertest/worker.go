@@ -57,7 +57,7 @@ func (s *suite) worker(specs ...protocol.SubscriptionSpec) *worker {
 
 // on is a subscription to a route of the test's execution that fails fast.
 func (s *suite) on(route string) protocol.SubscriptionSpec {
-	return protocol.SubscriptionSpec{Ref: route, Execution: s.execution, Route: route, BackoffMs: 1}
+	return s.fast([]protocol.SubscriptionSpec{{Ref: route, Execution: s.execution, Route: route, BackoffMs: 1}})[0]
 }
 
 // unregistered is a worker that has not said hello.
@@ -118,24 +118,41 @@ func (w *worker) hello(specs ...protocol.SubscriptionSpec) {
 // paced are subscriptions without delays of their own, where the broker knows one
 // for all: the worker asks for them with each failure. Locked.
 func (w *worker) paced(specs []protocol.SubscriptionSpec) []protocol.SubscriptionSpec {
-	if w.s.Capabilities.Delay != broker.DelayFixed {
+	if !w.s.oneDelay() {
 		return specs
 	}
-	all := slices.Clone(specs)
+	all := w.s.fast(specs)
 	for i := range all {
 		spec := &all[i]
 		if spec.BackoffMs > 1 {
-			w.afterMs = spec.BackoffMs
+			w.afterMs, spec.BackoffMs = spec.BackoffMs, 0
 		}
-		spec.BackoffMs = 0
 		if spec.QueueConfig != nil {
-			spec.QueueConfig = ownDelay.ReplaceAll(spec.QueueConfig, nil)
+			spec.QueueConfig = withoutDelay(spec.QueueConfig)
 		}
 	}
 	return all
 }
 
-var ownDelay = regexp.MustCompile(`,"backoffDelayMs":\d+`)
+// fast are subscriptions that may fail fast, without saying so where the broker knows
+// one delay for all.
+func (s *suite) fast(specs []protocol.SubscriptionSpec) []protocol.SubscriptionSpec {
+	all := slices.Clone(specs)
+	for i := range all {
+		if s.oneDelay() && all[i].BackoffMs == 1 {
+			all[i].BackoffMs = 0
+		}
+	}
+	return all
+}
+
+// oneDelay says whether the broker knows one delay for all.
+func (s *suite) oneDelay() bool { return s.Capabilities.Delay == broker.DelayFixed }
+
+var ownDelay = regexp.MustCompile(`, ?"(backoffDelayMs|backoff_ms)": ?\d+`)
+
+// withoutDelay takes the delay out of a queue's configuration.
+func withoutDelay(config []byte) []byte { return ownDelay.ReplaceAll(config, nil) }
 
 // said is what the worker declares. Locked.
 func (w *worker) said() protocol.Hello {
@@ -145,7 +162,7 @@ func (w *worker) said() protocol.Hello {
 // tryHello returns what a declaration is refused with.
 func (w *worker) tryHello(specs ...protocol.SubscriptionSpec) *protocol.Error {
 	w.s.Helper()
-	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: 1, Subscriptions: specs}
+	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: 1, Subscriptions: w.s.fast(specs)}
 	if _, err := mesh.Request[protocol.Registered](w.s.guarded(), w.s.nc, protocol.SubjectHello, hello); err != nil {
 		return protocol.AsError(err)
 	}

@@ -134,6 +134,6 @@ func (a *admin) count(ctx context.Context, topic, subscription string) (subscrib
 	var stats struct {
 		Subscriptions map[string]subscribed `json:"subscriptions"`
 	}
-	err := a.do(ctx, http.MethodGet, pathOf(topic)+"/stats?getPreciseBacklog=true&subscriptionBacklogSize=false", nil, &stats)
+	err := a.do(ctx, http.MethodGet, pathOf(topic)+"/stats?getPreciseBacklog=true&subscriptionBacklogSize=false&excludePublishers=true&excludeConsumers=true", nil, &stats)
 	return stats.Subscriptions[subscription], unless(errNotThere, err)
 }
