@@ -20,6 +20,7 @@ const delayMs = 700
 
 // TestOnTheBroker shares one mesh between its parts.
 func TestOnTheBroker(t *testing.T) {
+	t.Parallel()
 	shared := on(t, live.SharedPulsar(t), delayMs)
 	for name, test := range map[string]func(*place){
 		"Stages": (*place).stages, "Strangers": (*place).strangers, "Topic": (*place).topics, "Away": (*place).away,
@@ -220,7 +221,8 @@ func (p *place) missesNothing(move func()) {
 	again, w := p.observe("left")
 	p.publish(client.Topic("left"), "3")
 	got := []string{harness.Receive(p, "a message", again), harness.Receive(p, "a message", again), harness.Receive(p, "a message", again)}
-	if slices.Sort(got); !slices.Equal(got, []string{"1", "2", "3"}) {
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"1", "2", "3"}) {
 		p.Errorf("it has %q", got)
 	}
 	if err := w.Stop(p.Context()); err != nil {

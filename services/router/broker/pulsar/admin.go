@@ -101,6 +101,8 @@ func unless(expected, err error) error {
 }
 
 // position is where a subscription begins.
+//
+//nolint:tagliatelle // Pulsar's own names
 type position struct {
 	LedgerID int64 `json:"ledgerId"`
 	EntryID  int64 `json:"entryId"`
@@ -124,6 +126,8 @@ func (a *admin) unsubscribe(ctx context.Context, topic, subscription string) err
 }
 
 // subscribed is what the broker says of a subscription.
+//
+//nolint:tagliatelle // Pulsar's own names
 type subscribed struct {
 	Backlog int64 `json:"msgBacklog"` // not acknowledged
 	Delayed int64 `json:"msgDelayed"` // of these, those it knows to be delayed

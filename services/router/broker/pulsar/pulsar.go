@@ -121,7 +121,7 @@ func (b *Broker) Open(ctx context.Context) error {
 		return b.unreachable(err)
 	}
 	b.client = client
-	b.watch.set(nil)
+	b.watch.say(nil)
 	b.running.Go(func() { b.keepWatch(b.ctx) })
 	return nil
 }

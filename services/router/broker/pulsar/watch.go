@@ -23,12 +23,13 @@ type watch struct {
 	err error
 }
 
-// set returns what was before.
-func (w *watch) set(err error) (before error) {
+// say says what holds now, and returns whether that is new.
+func (w *watch) say(err error) (isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before, w.err = w.err, err
-	return before
+	isNew = (w.err == nil) != (err == nil)
+	w.err = err
+	return isNew
 }
 
 // Away says why the broker cannot be used now.
@@ -47,9 +48,10 @@ func (b *Broker) keepWatch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if before := b.watch.set(err); before == nil && err != nil {
+		switch isNew := b.watch.say(err); {
+		case isNew && err != nil:
 			b.log.Warn("the broker is away", "address", b.shown, "error", err)
-		} else if before != nil && err == nil {
+		case isNew:
 			b.log.Info("the broker is back", "address", b.shown)
 		}
 	}
@@ -63,8 +65,6 @@ func (b *Broker) look(ctx context.Context) error {
 }
 
 // policies are those of a namespace that would act instead of the mesh.
-//
-//nolint:tagliatelle // Pulsar's own names
 type policies struct {
 	TTL          int `json:"message_ttl_in_seconds"`
 	Expiration   int `json:"subscription_expiration_time_minutes"`

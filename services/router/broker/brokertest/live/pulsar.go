@@ -120,6 +120,8 @@ func (p *Pulsar) Unload(t testing.TB, namespace string) {
 }
 
 // PulsarSubscription is what Pulsar says of a subscription.
+//
+//nolint:tagliatelle // Pulsar's own names
 type PulsarSubscription struct {
 	Type      string `json:"type"` // Shared, Key_Shared, …; empty: nobody was ever there
 	Backlog   int64  `json:"msgBacklog"`
