@@ -236,6 +236,10 @@ type RemoteQueues interface {
 	// Comes is how many messages may be on their way to the queue that Letters.Depth
 	// does not count, because their delay has passed and the broker moves them.
 	Comes(queue string) int
+	// Rest is a demand for nothing, after which done is called once nothing more comes, in
+	// the lane's goroutine. still: nothing has come since, and all that went back before is
+	// in Letters.Depth.
+	Rest(queue string, done func(still bool))
 	// Bind has the queue receive the topic, and says in the lane's goroutine when
 	// it does. Unbind ends that.
 	Bind(queue, topic string, done func())
@@ -280,6 +284,10 @@ type Depth struct {
 	Ready   int64 // in the queue, and delivered to nobody
 	Waiting int64 // for their next attempt
 	Dead    int64
+	// Taken is how many have, or may have, anything of the queue that is neither: its
+	// consumers, or the messages that are delivered and not settled. It is of the same
+	// moment as Ready.
+	Taken int64
 }
 
 // Letter is a dead letter, or another message that a broker holds.

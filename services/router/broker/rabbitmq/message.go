@@ -114,6 +114,17 @@ func brief(value string) string {
 	return value
 }
 
+// decode is a delivery of a queue's.
+func decode(d *amqp.Delivery, queue string) remote.Delivery {
+	m, meta, own := inward(d)
+	if _, named := scope.NamedQueue(queue); named && !own {
+		m.Headers = withJob(m.Headers, d.Headers)
+	}
+	return remote.Delivery{
+		Message: m, Meta: meta, Own: own, Copy: number(d.Headers[headerCopy]), Tag: strconv.FormatUint(d.DeliveryTag, 10), Again: d.Redelivered,
+	}
+}
+
 // inward reads a message of the broker's. Of a stranger's, which has none of
 // the mesh's headers, the first attempt is meant whatever it says, and what a
 // header of a message may not be is left out.
@@ -266,7 +277,7 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// identOf names the copy of a message that is delivered.
+// identOf names the copy of a message.
 func identOf(d *amqp.Delivery, m *broker.Message, meta *broker.Meta) remote.Ident {
 	return remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
 }
