@@ -31,6 +31,7 @@ type moves struct {
 	waiting   map[*queue]bool     // FIFO queues whose new place waits for the old ones: whether these are looked at
 	unbinding map[unbinding]int64 // when (Service.clock)
 	leaving   bool                // brokers are left
+	retired   []string            // ids of brokers of which notes are to be forgotten
 	lookAt    int64               // Service.clock
 }
 
@@ -45,6 +46,7 @@ func (l *lane) place(p *placement) {
 	if p.order <= l.placed.order {
 		return
 	}
+	l.moves.retire(l.placed, p)
 	l.placed = p
 	for _, r := range l.remotes {
 		r.leaving = !slices.Contains(p.brokers, r.remoteBroker)
@@ -60,6 +62,7 @@ func (l *lane) place(p *placement) {
 	for _, q := range l.queues {
 		l.move(q)
 	}
+	l.forgetRetired()
 }
 
 // move has a queue's publishes go where they are to.
@@ -525,6 +528,7 @@ func (l *lane) letGo() {
 		for _, q := range l.queues {
 			l.move(q)
 		}
+		l.forgetRetired()
 	}
 }
 

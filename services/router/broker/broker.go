@@ -130,6 +130,10 @@ type Store interface {
 // queue. Stores write it when they first use the queue.
 func PlaceNote(id, queue string) string { return "place/" + id + "\n" + queue }
 
+// KeptNote is the key of the note in a lane's ledger about a message that stays in its
+// place on a broker of that id.
+func KeptNote(id, message string) string { return "kept/" + id + "\n" + message }
+
 // Remembering is a Store that knows for a while what was published to it under an id
 // (Publish.Dedup), so that the same is not stored elsewhere when its queue moves.
 type Remembering interface{ Remembers(p *Publish) bool }

@@ -49,8 +49,6 @@ type noted struct {
 
 func (s *Store) placeKey(queue string) string { return broker.PlaceNote(s.host.Name, queue) }
 
-const queueMark = "\n"
-
 // readPlaces knows again what earlier owners used.
 func (s *Store) readPlaces() {
 	for key, value := range s.ledger.Notes() {
