@@ -34,7 +34,7 @@ func TestOnTheBroker(t *testing.T) {
 		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
 		"HoldingQueueGone": (*place).holdingQueueGone, "HoldingQueueOfOthers": (*place).holdingQueueOfOthers, "Delays": (*place).delays,
 		"LettersWrittenTwice": (*place).lettersTwice, "LettersInOrder": (*place).lettersInOrder,
-		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books,
+		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books, "Windows": (*place).windows,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

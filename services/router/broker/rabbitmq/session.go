@@ -27,6 +27,7 @@ type session struct {
 	takers  []*taker
 	number  int                // of consumers so far
 	window  int                // how many messages may be unsettled
+	most    int                // how many may be until those of earlier consumers are not
 	come    chan amqp.Delivery // from all consumers
 	over    chan struct{}
 	passing sync.WaitGroup
@@ -183,16 +184,18 @@ func (x *session) leave() {
 // unsettled is how many deliveries are.
 func (x *session) unsettled() int { return int(x.highest-x.lowest) - len(x.settled) }
 
-// adjust has as many messages be taken as are wanted. With what is unsettled from
-// before, the consumers never have more of them than the window, which a consumer
-// cannot be made to have another of: with a new window those there are end, and as
-// much as is settled of theirs is asked for by others.
+// adjust has as many messages be taken as are wanted. A consumer cannot be made to have
+// another window: with a new one those there are end, and as theirs are settled others
+// begin, so that all that is unsettled is never more than the larger of the two.
 func (x *session) adjust() error {
 	if window := min(x.c.wanted().Window, math.MaxUint16); window != x.window {
 		if err := x.cease(); err != nil {
 			return err
 		}
 		x.window = window
+		if x.before == 0 || x.most < window {
+			x.most = window
+		}
 	}
 	more := x.room()
 	if more <= 0 || !x.isWorth(more) {
@@ -231,7 +234,7 @@ func (x *session) room() int {
 	if x.fifo && 2*asked >= x.window {
 		return 0
 	}
-	return x.window - x.before - asked
+	return min(x.window, x.most-x.before) - asked
 }
 
 // begin has another consumer take messages.
