@@ -139,7 +139,7 @@ type seenKey struct {
 
 // again says whether a letter of the mesh's was read before, and notes it.
 func (s seen) again(d *amqp.Delivery) bool {
-	if _, own := d.Headers[headerPublished]; !own {
+	if _, own := d.Headers[remote.HeaderPublished]; !own {
 		return false
 	}
 	k := seenKey{d.MessageId, number(d.Headers[protocol.HeaderGeneration])}

@@ -46,10 +46,10 @@ func (s *side) Encode(w *remote.Writing) error {
 		return err
 	}
 	if w.Copy > 0 {
-		message.Headers[headerCopy] = int64(w.Copy)
+		message.Headers[remote.HeaderCopy] = int64(w.Copy)
 	}
 	if w.Kind == remote.Dead {
-		message.Headers[headerQueue] = w.Queue
+		message.Headers[remote.HeaderQueue] = w.Queue
 	}
 	w.Encoded = &outgoing{message: message}
 	return nil
