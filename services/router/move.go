@@ -449,8 +449,10 @@ func (l *lane) lookedAlone(q *queue, behind []*remote, empty bool) {
 		}
 	}
 	l.lookLater(q)
-	l.unpark(q)
-	q.demand()
+	if q.lane == l { // it is still there
+		l.unpark(q)
+		q.demand()
+	}
 }
 
 func (l *lane) lookLater(q *queue) {

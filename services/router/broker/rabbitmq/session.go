@@ -108,16 +108,16 @@ func (x *session) run(ctx context.Context) error {
 	closed := x.ch.NotifyClose(make(chan *amqp.Error, 1))
 	for {
 		if err := x.adjust(); err != nil {
-			return err
+			return because(closed, err)
 		}
 		select {
 		case d := <-x.come:
 			x.deliver(d)
 		case <-x.ended():
-			return x.interrupted(closed)
+			return because(closed, fmt.Errorf("the broker ended the consumer of %s: the queue was deleted", x.c.spot.queue))
 		case <-x.wake:
 			if err := x.adjust(); err != nil { // what goes back does not come again at once
-				return err
+				return because(closed, err)
 			}
 			x.flush()
 		case <-x.c.changed:
@@ -125,7 +125,7 @@ func (x *session) run(ctx context.Context) error {
 			err := x.adjust()
 			answer <- err == nil && len(x.takers) == 0 && !x.rejected
 			if err != nil {
-				return err
+				return because(closed, err)
 			}
 		case err := <-closed:
 			return cause(err)
@@ -143,13 +143,13 @@ func (x *session) ended() <-chan struct{} {
 	return x.takers[len(x.takers)-1].done
 }
 
-// interrupted says why no deliveries come any more.
-func (x *session) interrupted(closed <-chan *amqp.Error) error {
+// because is why the channel was closed, or the error if it was not.
+func because(closed <-chan *amqp.Error, err error) error {
 	select {
-	case err := <-closed:
-		return cause(err)
+	case end := <-closed:
+		return cause(end)
 	default:
-		return fmt.Errorf("the broker ended the consumer of %s: the queue was deleted", x.c.spot.queue)
+		return err
 	}
 }
 
