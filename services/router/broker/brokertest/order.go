@@ -126,6 +126,7 @@ func (s *suite) fifoComings() {
 			d.end(protocol.Acknowledged)
 			i++
 		}
+		s.await("r", "these to be acknowledged", func(q protocol.QueueInfo) bool { return q.Counters[protocol.CountAcknowledged] == uint64(i) })
 		w.bye()
 	}
 	s.awaitEmpty("r", 0)
