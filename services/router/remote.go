@@ -95,10 +95,8 @@ func (l *lane) closeRemotes() {
 // drain takes nothing more.
 func (l *lane) drain() {
 	l.draining = true
-	for _, r := range l.remotes {
-		for name := range r.store.Queues() {
-			r.store.Demand(name, broker.Demand{})
-		}
+	for _, q := range l.queues {
+		q.demand()
 	}
 }
 

@@ -40,6 +40,10 @@ type session struct {
 	before   int                 // how many of these are unsettled
 	rejected bool                // something, since the broker was heard of last
 
+	// Of a queue in order: what is unsettled, and of that what nobody wants.
+	here  map[uint64]remote.Delivery
+	shelf []uint64
+
 	mu       sync.Mutex
 	gone     bool // nothing is settled on it any more
 	settling []settling
@@ -66,7 +70,7 @@ type settling struct {
 func newSession(c *consumption, ch *amqp.Channel, fifo bool) *session {
 	return &session{
 		c: c, ch: ch, fifo: fifo, come: make(chan amqp.Delivery, arrivals), over: make(chan struct{}),
-		settled: make(map[uint64]struct{}), wake: make(chan struct{}, 1),
+		settled: make(map[uint64]struct{}), here: make(map[uint64]remote.Delivery), wake: make(chan struct{}, 1),
 	}
 }
 
@@ -123,7 +127,7 @@ func (x *session) run(ctx context.Context) error {
 		case <-x.c.changed:
 		case answer := <-x.c.rests:
 			err := x.adjust()
-			answer <- err == nil && len(x.takers) == 0 && !x.rejected
+			answer <- err == nil && len(x.takers)+len(x.shelf) == 0 && !x.rejected
 			if err != nil {
 				return because(closed, err)
 			}
@@ -193,6 +197,7 @@ func (x *session) adjust() error {
 			return err
 		}
 		x.window = window
+		x.unshelve()
 		if x.before == 0 || x.most < window {
 			x.most = window
 		}
@@ -324,7 +329,11 @@ func (x *session) deliver(d amqp.Delivery) {
 
 func (x *session) received(d *amqp.Delivery) remote.Delivery {
 	x.highest = max(x.highest, d.DeliveryTag)
-	return decode(d, x.c.spot.ledger)
+	r := decode(d, x.c.spot.ledger)
+	if x.fifo {
+		x.here[d.DeliveryTag] = r
+	}
+	return r
 }
 
 // together waits for the first messages of a queue with priorities, a moment at
@@ -355,7 +364,46 @@ func (x *session) flush() {
 	if len(all) == 0 {
 		return
 	}
-	report(all, x.settleAll(all) == nil)
+	report(all, x.settleAll(x.shelve(all)) == nil)
+}
+
+// shelve keeps here what goes back to a queue in order, which would put behind the
+// others what comes back one by one: until nothing else is in hand.
+func (x *session) shelve(all []settling) []settling {
+	if !x.fifo || x.window > 0 {
+		return all
+	}
+	now := make([]settling, 0, len(all))
+	for _, s := range all {
+		if s.requeue {
+			x.shelf = append(x.shelf, s.tag)
+		} else {
+			now = append(now, s)
+		}
+	}
+	if len(x.shelf)+len(now) < x.unsettled() {
+		return now
+	}
+	slices.Sort(x.shelf)
+	for _, tag := range x.shelf {
+		now = append(now, settling{tag: tag, requeue: true})
+	}
+	x.shelf = nil
+	return now
+}
+
+// unshelve delivers what nobody wanted for a while.
+func (x *session) unshelve() {
+	if x.window == 0 || len(x.shelf) == 0 {
+		return
+	}
+	slices.Sort(x.shelf)
+	again := make([]remote.Delivery, len(x.shelf))
+	for i, tag := range x.shelf {
+		again[i] = x.here[tag]
+	}
+	x.shelf = nil
+	x.c.sink.Arrived(x, again)
 }
 
 // settleAll tells the broker. All up to the oldest delivery that is not settled
@@ -370,6 +418,7 @@ func (x *session) settleAll(all []settling) error {
 		} else {
 			single = append(single, s.tag)
 		}
+		delete(x.here, s.tag)
 		x.settled[s.tag] = struct{}{}
 		if s.tag <= x.mark {
 			x.before--
