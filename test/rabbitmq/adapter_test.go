@@ -94,7 +94,7 @@ routes:
 	if b := m.Brokers(); len(b) != 1 {
 		t.Errorf("in the end there are %v", slices.Sorted(maps.Keys(b)))
 	}
-	m.Apply(fmt.Sprintf("brokers: {second: {name: rabbitmq, config: {amqp_url: %q}}}", server.VirtualHost(t)))
+	m.Apply(fmt.Sprintf("brokers: {second: {name: rabbitmq, state: active, config: {amqp_url: %q}}}", server.VirtualHost(t)))
 	if b := m.Brokers()["second"]; b.Queues != 0 || !b.Counted {
 		t.Errorf("what is called like a retired broker is taken for it: %+v", b)
 	}

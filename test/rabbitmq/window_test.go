@@ -37,12 +37,12 @@ func (p *place) windows() {
 	for range 30 {
 		p.publish("windows", "r", "x")
 	}
-	six, first := harness.Take(p, p.client, "windows", "r", client.Concurrency(6))
+	six, first := harness.Take(p, p.mesh.Connect(client.DrainWindow(harness.Guard)), "windows", "r", client.Concurrency(6))
 	held := make([]harness.Taken, 0, 6)
 	for range 6 {
 		held = append(held, harness.Receive(p, "a delivery to the first worker", six))
 	}
-	two, _ := harness.Take(p, p.mesh.Connect(), "windows", "r", client.Concurrency(2))
+	two, _ := harness.Take(p, p.client, "windows", "r", client.Concurrency(2))
 	harness.Receive(p, "a delivery to the second", two).End <- nil
 	last := []harness.Taken{harness.Receive(p, "another", two), harness.Receive(p, "another", two)}
 	atMost(8, "with both")
