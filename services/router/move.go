@@ -478,10 +478,11 @@ func (l *lane) lookAlone(q *queue, behind []*remote) {
 		r.resting[q.name] = true
 		r.store.Rest(q.name, func(nothingCame bool) {
 			still = still && nothingCame
-			if left--; left > 0 {
+			left--
+			switch {
+			case left > 0:
 				return
-			}
-			if !still {
+			case !still:
 				l.lookedAlone(q, behind, false)
 				return
 			}
