@@ -240,10 +240,8 @@ func (q *queue) demand() {
 	switch {
 	case d.Window == 0 || l.draining:
 		d.Window = 0
-	case q.policy.Serial:
-		d.Window = 1
-	case q.policy.fifo: // always the same: to change it may change the order
-		d.Window = 2 * lookahead
+	case q.policy.Serial, q.policy.fifo: // always the same: to change it may change the order
+		d.Window = q.most()
 	case len(q.filters) > 0, q.jobs != nil, q.policy.maxPriority > 0:
 		d.Window += lookahead
 	}
@@ -259,6 +257,14 @@ func (q *queue) demand() {
 	}
 	// What goes back once nothing is taken any more does not come again behind the others.
 	l.giveBack(q, func(r *remote) bool { return d.Window == 0 || r.leaving })
+}
+
+// most is how many messages of a queue in order a lane has at once.
+func (q *queue) most() int {
+	if q.policy.Serial {
+		return 1
+	}
+	return 2 * lookahead
 }
 
 // giveBack returns to its broker what is in nobody's hands, if it is one of these.
@@ -543,7 +549,8 @@ func (r *remote) delays(name string) []int64 {
 }
 
 // askFar looks for a group's dead letter on the broker that has it; false: the dlq
-// service is to be asked. The group goes on when it is not there any more.
+// service is to be asked. The group goes on when it is not there any more, nor among
+// what the broker has to deliver yet: it may have been redriven.
 func (l *lane) askFar(name groupName, x *block) bool {
 	if !l.isFar(name.queue) {
 		return false
@@ -553,6 +560,10 @@ func (l *lane) askFar(name groupName, x *block) bool {
 	}
 	x.asking = true
 	step := x.step
+	var coming []farQueue
+	if q := l.queues[name.queue]; q != nil && q.far() < q.most() {
+		coming = l.farQueues(func(queue string) bool { return queue == name.queue })
+	}
 	l.s.lanes.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 		defer cancel()
@@ -560,6 +571,10 @@ func (l *lane) askFar(name groupName, x *block) bool {
 		for _, r := range l.s.placed().brokers {
 			found, err := r.Browse(ctx, name.queue, 1, x.letter)
 			there = there || err != nil || len(found) > 0
+		}
+		for i := 0; i < len(coming) && !there; i++ {
+			depth, err := coming[i].look(ctx)
+			there = err != nil || depth.Ready > 0
 		}
 		l.Post(func() {
 			x.asking = false
