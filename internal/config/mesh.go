@@ -97,6 +97,7 @@ func rabbitKeys() []Key {
 			Name: "priority_field", Check: member,
 			Doc: "The member of a message's data that is its priority, a whole number, where its subscriber has max_priority.",
 		},
+		delayKey(),
 	}
 }
 

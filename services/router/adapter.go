@@ -29,13 +29,13 @@ var adapters = []adapter{
 func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
 	c, _ := config.RabbitMQOf(a)
 	return rabbitmq.New(rabbitmq.Options{
-		Name: id, URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, Logger: log,
+		Name: id, URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, MeshDelay: config.IsMeshDelay(a), Logger: log,
 	})
 }
 
 func makeArtemis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
 	c, _ := config.ArtemisOf(a)
-	return artemis.New(artemis.Options{Name: id, URL: c.URL, Logger: log})
+	return artemis.New(artemis.Options{Name: id, URL: c.URL, MeshDelay: config.IsMeshDelay(a), Logger: log})
 }
 
 // makeBroker makes the broker of an adapter. UNSUPPORTED: this build has none of

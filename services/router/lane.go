@@ -166,6 +166,10 @@ func (l *lane) Committed(c *ledger.Commit) {
 		l.bindings.noted()
 		return
 	}
+	if a, ok := c.Tag.(*adoption); ok {
+		a.committed(l, c)
+		return
+	}
 	if noted, ok := c.Tag.(broker.Noted); ok {
 		noted.Noted()
 		return
@@ -343,6 +347,9 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 	q := l.queueOf(e)
 	if isRemote(e) {
+		if l.wasAdopted(e) {
+			return
+		}
 		q.arrived++
 		l.received(q, e, m)
 	}

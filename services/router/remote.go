@@ -21,6 +21,8 @@ type remote struct {
 	*remoteBroker
 	store broker.RemoteStore
 	words words
+	// meshDelay: what failed waits in the mesh.
+	meshDelay bool
 	// looking are the queues of which it is being found out whether they hold
 	// anything; emptied those that have moved elsewhere, of which it does not.
 	looking, emptied map[string]bool
@@ -62,7 +64,7 @@ func (l *lane) attachRemotes() {
 		}
 		b.lanes.Add(1)
 		l.remotes = append(l.remotes, &remote{
-			remoteBroker: b, store: store, words: wordsFor(name, b.Durability()),
+			remoteBroker: b, store: store, words: wordsFor(name, b.Durability()), meshDelay: b.Capabilities().Delay == broker.DelayMesh,
 			looking: make(map[string]bool), emptied: make(map[string]bool),
 		})
 	}

@@ -242,7 +242,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		done = l.countIf(l.storeOf(e).Return(e, meta), e, ledger.Retried)
 	case protocol.VerdictRetryAt:
 		d.failure(&meta)
-		done = l.countIf(l.storeOf(e).Retry(e, meta), e, ledger.Retried)
+		done = l.countIf(l.wait(e, meta), e, ledger.Retried)
 	case protocol.VerdictDeadLetter:
 		d.failure(&meta)
 		meta.Reason, meta.Due = v.Reason, 0

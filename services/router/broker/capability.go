@@ -11,9 +11,13 @@ type Delay string
 // Delays.
 const (
 	DelayExact Delay = "exact" // to the millisecond, any delay
+	DelayMesh  Delay = "mesh"  // as exact, and the message waits in the mesh
 	DelayFixed Delay = "fixed" // one delay for all
 	DelayNone  Delay = "none"
 )
+
+// Any says whether a message may have any delay.
+func (d Delay) Any() bool { return d == DelayExact || d == DelayMesh }
 
 // Capabilities say what a broker can honour. What it cannot is refused when it
 // would change what happens to a message (Refusal).
@@ -50,6 +54,12 @@ type Capability struct {
 	Text  string `json:"text"`  // what that means
 }
 
+// WithMeshDelay are those of a broker whose messages wait in the mesh.
+func (c Capabilities) WithMeshDelay() Capabilities {
+	c.Delay, c.Waiting = DelayMesh, true
+	return c
+}
+
 const yes, no = "yes", "no"
 
 // List tells the capabilities one by one, always in the same order.
@@ -72,6 +82,7 @@ func (c Capabilities) List() []Capability {
 
 var delays = map[Delay]string{
 	DelayExact: "a failed message comes back after its own delay, to the millisecond",
+	DelayMesh:  "a failed message waits in the mesh and comes back after its own delay, to the millisecond",
 	DelayFixed: "every failed message of a queue comes back after the same delay",
 	DelayNone:  "nothing waits",
 }

@@ -26,7 +26,7 @@ var wishes = [countWishes]struct {
 }{
 	WishFIFO:    {"queues of the type fifo", func(c Capabilities) bool { return c.FIFO }, "ask for the type concurrent"},
 	WishRetries: {"another try of a message that failed", func(c Capabilities) bool { return c.Retries }, "ask for max_retries 1"},
-	WishBackoff: {"a delay of one's own before the next try", func(c Capabilities) bool { return c.Delay == DelayExact }, "leave backoff_ms and delays out"},
+	WishBackoff: {"a delay of one's own before the next try", func(c Capabilities) bool { return c.Delay.Any() }, "leave backoff_ms and delays out"},
 	WishLater:   {"messages that are due later", func(c Capabilities) bool { return c.Schedules }, "publish when the time has come"},
 	WishOnce:    {"publishes that are stored once", func(c Capabilities) bool { return c.Dedup > 0 }, "leave " + protocol.HeaderDedup + " out and let the handler see to it"},
 	WishDLQ:     {"dead letters", func(c Capabilities) bool { return c.DeadLetters }, "keep what fails in the handler"},

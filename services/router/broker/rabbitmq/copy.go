@@ -155,12 +155,7 @@ func (s *store) left(c *copying) {
 	case c.tries > 0 || v.again:
 		s.tidy(v.place)
 	}
-	s.forget(v)
-	s.drop(v)
-	s.acknowledge(v, func(bool) {})
-	v.entry.Decided = true
-	s.lane.Left(&v.entry)
-	s.lane.Handed(&v.entry)
+	s.settled(v)
 }
 
 // comesBack notes the copy, unless it is back already.

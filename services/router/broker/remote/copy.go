@@ -46,6 +46,27 @@ func (s *Store) copy(e *broker.Entry, meta broker.Meta, kind Kind) bool {
 	return true
 }
 
+// Leave implements broker.RemoteStore.
+func (s *Store) Leave(e *broker.Entry, keep func(kept func()) bool) bool {
+	v := s.live[e.Key]
+	if v == nil || v.leaving {
+		return false
+	}
+	v.leaving = true
+	v.leaving = keep(func() { s.left(v) })
+	return v.leaving
+}
+
+// left settles the original of what is safe elsewhere.
+func (s *Store) left(v *live) {
+	s.forget(v)
+	s.drop(v)
+	s.acknowledge(v, nil)
+	v.entry.Decided = true
+	s.lane.Left(&v.entry)
+	s.lane.Handed(&v.entry)
+}
+
 // begin writes the copy once what takes it is there.
 func (s *Store) begin(c *copying) {
 	if c.out.Kind != Dead || c.v.place.deadDeclared {
@@ -68,12 +89,7 @@ func (s *Store) copied(c *copying, err error) {
 	switch {
 	case err == nil:
 		v.place.deadDeclared = v.place.deadDeclared || c.out.Kind == Dead
-		s.forget(v)
-		s.drop(v)
-		s.acknowledge(v, nil)
-		v.entry.Decided = true
-		s.lane.Left(&v.entry)
-		s.lane.Handed(&v.entry)
+		s.left(v)
 	case v.lost:
 		s.forget(v)
 		s.lane.Lost(&v.entry)
