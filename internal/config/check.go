@@ -85,6 +85,7 @@ func (r *Result) together() {
 			"%s is for the adapter %s, which lets who takes a job give it back: the adapter is %s, so it is %s", RunInWorker, AdapterRabbitMQ, r.Config.Adapter.Name, RunInEnqueuer)})
 	}
 	r.checkBrokers()
+	r.checkQueues()
 	for _, name := range slices.Sorted(maps.Keys(r.Config.QueueConfigs)) {
 		q, at := r.Config.QueueConfigs[name], join("queue_configs", name)
 		if err := q.Validate(); err != nil && !r.refused(at) {

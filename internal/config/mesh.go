@@ -27,6 +27,7 @@ const (
 	AdapterBuiltin  = "builtin" // which needs no broker
 	AdapterRabbitMQ = "rabbitmq"
 	AdapterArtemis  = "artemis"
+	AdapterRedis    = "redis"
 )
 
 // maxMillis is a year.

@@ -146,7 +146,7 @@ func (l *lane) unattended(q *queue) {
 		return
 	}
 	delete(l.bindings.missing, q)
-	if q.kind != scope.KindListener {
+	if q.kind != scope.KindListener && !q.keepsNothing() {
 		if q.bound.DetachedAt.IsZero() {
 			l.detach(q)
 		}

@@ -31,15 +31,11 @@ func (l *lane) wait(e *broker.Entry, meta broker.Meta) bool {
 // delayer is the broker that has an entry whose delays pass in the mesh; nil: it has
 // none such.
 func (l *lane) delayer(e *broker.Entry) *remote {
-	if !isRemote(e) {
+	r := l.remoteWith(e)
+	if r == nil || r.can.Delay != broker.DelayMesh {
 		return nil
 	}
-	for _, r := range l.remotes {
-		if r.meshDelay && r.store.Entry(e.Key) == e {
-			return r
-		}
-	}
-	return nil
+	return r
 }
 
 func (l *lane) adopt(e *broker.Entry, m *broker.Message, meta broker.Meta, kept func()) bool {

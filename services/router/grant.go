@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -44,6 +45,19 @@ func (l *lane) grant(sub *protocol.Subscription, granted *protocol.Granted) erro
 	return nil
 }
 
+// grantQueue says whether the broker that would have a named queue can have it.
+func (l *lane) grantQueue(name string, config *protocol.QueueDefinition) error {
+	r := l.placeOf(scope.JobsQueue(name)).remote()
+	if r == nil || config == nil {
+		return nil
+	}
+	asked := []broker.Wish{broker.WishQueue}
+	if config.Type == protocol.TypeFIFO {
+		asked = append(asked, broker.WishFIFO)
+	}
+	return broker.Refusal(r, asked...)
+}
+
 // placeOf is the queue of that name, or what it would be.
 func (l *lane) placeOf(name string) *queue {
 	if q := l.queues[name]; q != nil {
@@ -54,14 +68,18 @@ func (l *lane) placeOf(name string) *queue {
 
 // grants refuses a publish that asks for what the queue's broker cannot do.
 func (q *queue) grants(p *publication) error {
-	if p.due == 0 && p.dedup == "" {
-		return nil
-	}
 	r := q.remote()
 	if r == nil {
 		return nil
 	}
+	return grants(r, p)
+}
+
+func grants(r *remote, p *publication) error {
 	var asked []broker.Wish
+	if p.route.topic == "" {
+		asked = append(asked, broker.WishQueue)
+	}
 	if p.due > 0 {
 		asked = append(asked, broker.WishLater)
 	}

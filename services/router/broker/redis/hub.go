@@ -1,0 +1,221 @@
+//go:build !no_redis
+
+package redis
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"sync"
+	"time"
+
+	client "github.com/redis/go-redis/v9"
+
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
+)
+
+const (
+	silence  = 2 * time.Second // after which Redis is asked whether it is there
+	hubAgain = 200 * time.Millisecond
+)
+
+// hub receives the channels that stores have subscribed to, on one connection.
+type hub struct {
+	b    *Broker
+	wake chan struct{}
+
+	mu     sync.Mutex
+	wanted map[string]*subscription // by channel
+}
+
+// subscription is a channel that a store receives.
+type subscription struct {
+	store *store
+	topic string
+
+	confirmed bool     // in this session
+	waiting   []func() // for that
+}
+
+func newHub(b *Broker) *hub {
+	return &hub{b: b, wake: make(chan struct{}, 1), wanted: make(map[string]*subscription)}
+}
+
+// subscribe has a store receive a topic, and calls done once it does.
+func (h *hub) subscribe(s *store, topic string, done func()) {
+	h.mu.Lock()
+	at := h.wanted[channelOf(topic)]
+	if at == nil {
+		at = &subscription{}
+		h.wanted[channelOf(topic)] = at
+	}
+	at.store, at.topic = s, topic
+	if at.confirmed {
+		h.mu.Unlock()
+		done()
+		return
+	}
+	at.waiting = append(at.waiting, done)
+	h.mu.Unlock()
+	h.changed()
+}
+
+// unsubscribe ends that, unless another store receives the topic now.
+func (h *hub) unsubscribe(s *store, topic string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := h.wanted[channelOf(topic)]; at != nil && at.store == s {
+		delete(h.wanted, channelOf(topic))
+		h.changed()
+	}
+}
+
+func (h *hub) changed() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run receives until the broker is closed, over lost connections.
+func (h *hub) run() {
+	for h.awaitWanted() {
+		err := h.session()
+		if h.b.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			h.b.log.Warn("the connection that receives messages was lost and is made again: what is published meanwhile does not arrive", "address", h.b.shown, "error", err)
+		}
+		remote.Sleep(h.b.ctx, hubAgain)
+	}
+}
+
+// awaitWanted waits until somebody receives anything; false: the broker is closed.
+func (h *hub) awaitWanted() bool {
+	for {
+		h.mu.Lock()
+		n := len(h.wanted)
+		h.mu.Unlock()
+		if n > 0 {
+			return h.b.ctx.Err() == nil
+		}
+		select {
+		case <-h.wake:
+		case <-h.b.ctx.Done():
+			return false
+		}
+	}
+}
+
+// session receives on one connection, and keeps it subscribed to what is wanted.
+func (h *hub) session() error {
+	h.mu.Lock()
+	for _, at := range h.wanted {
+		at.confirmed = false
+	}
+	h.mu.Unlock()
+	ctx, cancel := context.WithCancel(h.b.ctx)
+	defer cancel()
+	conn := h.b.client.Subscribe(ctx)
+	ended := make(chan error, 1)
+	defer func() {
+		conn.Close()
+		<-ended
+	}()
+	subscribed, err := h.adjust(ctx, conn, nil)
+	go func() {
+		ended <- h.receive(ctx, conn)
+		close(ended)
+	}()
+	for err == nil {
+		select {
+		case <-h.wake:
+			subscribed, err = h.adjust(ctx, conn, subscribed)
+		case err = <-ended:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return err
+}
+
+// adjust subscribes to what is wanted and unsubscribes from the rest.
+func (h *hub) adjust(ctx context.Context, conn *client.PubSub, before map[string]*subscription) (map[string]*subscription, error) {
+	h.mu.Lock()
+	now := maps.Clone(h.wanted)
+	h.mu.Unlock()
+	var more, less []string
+	for channel, at := range now {
+		if before[channel] != at { // who subscribes anew is confirmed anew
+			more = append(more, channel)
+		}
+	}
+	for channel := range before {
+		if now[channel] == nil {
+			less = append(less, channel)
+		}
+	}
+	if len(more) > 0 {
+		if err := conn.Subscribe(ctx, more...); err != nil {
+			return before, err
+		}
+	}
+	if len(less) > 0 {
+		if err := conn.Unsubscribe(ctx, less...); err != nil {
+			return before, err
+		}
+	}
+	return now, nil
+}
+
+// receive passes on what arrives, until the connection is lost or silent too long.
+func (h *hub) receive(ctx context.Context, conn *client.PubSub) error {
+	for asked := false; ; {
+		got, err := conn.ReceiveTimeout(ctx, silence)
+		late, isNet := errors.AsType[net.Error](err)
+		switch {
+		case err == nil:
+			asked = false
+			h.take(got)
+			continue
+		case !isNet || !late.Timeout() || asked:
+			return err
+		}
+		asked = true
+		if err := conn.Ping(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *hub) take(got any) {
+	switch m := got.(type) {
+	case *client.Message:
+		h.mu.Lock()
+		at := h.wanted[m.Channel]
+		h.mu.Unlock()
+		if at != nil {
+			at.store.received(at.topic, m.Payload)
+		}
+	case *client.Subscription:
+		if m.Kind == "subscribe" {
+			h.confirm(m.Channel)
+		}
+	}
+}
+
+// confirm tells those who wait for a subscription that it is made.
+func (h *hub) confirm(channel string) {
+	h.mu.Lock()
+	var waiting []func()
+	if at := h.wanted[channel]; at != nil {
+		at.confirmed = true
+		waiting, at.waiting = at.waiting, nil
+	}
+	h.mu.Unlock()
+	for _, f := range waiting {
+		f()
+	}
+}
