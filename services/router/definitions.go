@@ -1,7 +1,6 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -216,10 +215,6 @@ func (o *openLane) define(ctx context.Context, q protocol.LaneDefinition) (proto
 		if err := q.Config.Validate(); err != nil {
 			return protocol.LaneDefined{}, err
 		}
-	}
-	refused, err := ask(ctx, o, func(l *lane) error { return l.grantQueue(q.Queue, q.Config) })
-	if err = cmp.Or(err, refused); err != nil {
-		return protocol.LaneDefined{}, err
 	}
 	if !q.Check {
 		o.s.definitions.take(q.Queue, definition{config: q.Config, revision: q.Revision})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
-	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -43,19 +42,6 @@ func (l *lane) grant(sub *protocol.Subscription, granted *protocol.Granted) erro
 		granted.Warnings = append(granted.Warnings, fmt.Sprintf("max_priority %d on %s has no effect: the broker %s has no priorities", sub.MaxPriority, sub.Queue, r.Name()))
 	}
 	return nil
-}
-
-// grantQueue says whether the broker that would have a named queue can have it.
-func (l *lane) grantQueue(name string, config *protocol.QueueDefinition) error {
-	r := l.placeOf(scope.JobsQueue(name)).remote()
-	if r == nil || config == nil {
-		return nil
-	}
-	asked := []broker.Wish{broker.WishQueue}
-	if config.Type == protocol.TypeFIFO {
-		asked = append(asked, broker.WishFIFO)
-	}
-	return broker.Refusal(r, asked...)
 }
 
 // placeOf is the queue of that name, or what it would be.
