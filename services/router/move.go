@@ -84,6 +84,7 @@ func (l *lane) move(q *queue) {
 		if q.bound != nil && !q.bound.Ended {
 			l.bindRemote(q)
 			l.rebound(q)
+			l.leaveUnattended(q)
 		}
 		for _, r := range l.remotes {
 			if broker.Store(r.store) == now {

@@ -193,17 +193,25 @@ func (h *hub) receive(ctx context.Context, conn *client.PubSub) error {
 func (h *hub) take(got any) {
 	switch m := got.(type) {
 	case *client.Message:
-		h.mu.Lock()
-		at := h.wanted[m.Channel]
-		h.mu.Unlock()
-		if at != nil {
-			at.store.received(at.topic, m.Payload)
+		if s, topic := h.receiver(m.Channel); s != nil {
+			s.received(topic, m.Payload)
 		}
 	case *client.Subscription:
 		if m.Kind == "subscribe" {
 			h.confirm(m.Channel)
 		}
 	}
+}
+
+// receiver is the store that receives a channel, and its topic; nil: none does.
+func (h *hub) receiver(channel string) (*store, string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.wanted[channel]
+	if at == nil {
+		return nil, ""
+	}
+	return at.store, at.topic
 }
 
 // confirm tells those who wait for a subscription that it is made.

@@ -49,6 +49,7 @@ func New(o Options) (broker.Remote, error) {
 	if err != nil || at.Network != "tcp" {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "redis_url is no Redis address, such as %s", DefaultURL)
 	}
+	quieten()
 	at.MaxRetries = -1 // what was published and not answered would be published twice
 	at.DialTimeout, at.ReadTimeout, at.WriteTimeout, at.ContextTimeoutEnabled = answerTime, answerTime, answerTime, true
 	at.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -57,6 +58,14 @@ func New(o Options) (broker.Remote, error) {
 	b.writer, b.hub, b.drops.log = newWriter(b), newHub(b), b.log
 	return b, nil
 }
+
+// quiet keeps the client library from writing to standard error: what matters of it
+// comes back as an error, and is logged here.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+var quieten = sync.OnceFunc(func() { client.SetLogger(quiet{}) })
 
 func scheme(at *client.Options) string {
 	if at.TLSConfig != nil {
