@@ -5,7 +5,6 @@
 package artemis_test
 
 import (
-	"context"
 	"errors"
 	"net/url"
 	"regexp"
@@ -73,45 +72,19 @@ func (p *place) put(conn *stomp.Conn, destination, body string, headers ...strin
 
 func (p *place) publish(to client.Destination, data string, opts ...client.PublishOption) *client.Receipt {
 	p.Helper()
-	r, err := p.client.Publish(p.Context(), to, []byte(data), opts...)
-	if err != nil {
-		p.Fatalf("publishing: %v", err)
-	}
-	return r
-}
-
-// delivery is one that the test ends.
-type delivery struct {
-	*client.Delivery
-	end chan<- error
+	return harness.Publish(p, p.client, to, data, opts...)
 }
 
 // work has a route's deliveries ended by the test.
-func (p *place) work(execution, route string, opts ...client.WorkOption) (<-chan delivery, *client.Worker) {
+func (p *place) work(execution, route string, opts ...client.WorkOption) (<-chan harness.Taken, *client.Worker) {
 	p.Helper()
-	deliveries := make(chan delivery, 100)
-	w, err := p.client.Work(p.Context(), execution, route, func(ctx context.Context, d *client.Delivery) error {
-		end := make(chan error, 1)
-		deliveries <- delivery{d, end}
-		select {
-		case err := <-end:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}, opts...)
-	if err != nil {
-		p.Fatal(err)
-	}
-	return deliveries, w
+	return harness.Take(p, p.client, execution, route, opts...)
 }
 
 // handle has a route's deliveries handled.
 func (p *place) handle(execution, route string, h client.Handler, opts ...client.WorkOption) {
 	p.Helper()
-	if _, err := p.client.Work(p.Context(), execution, route, h, opts...); err != nil {
-		p.Fatal(err)
-	}
+	harness.Work(p, p.client, execution, route, h, opts...)
 }
 
 // awaitRest waits until all that was published to a route is acknowledged or dead,

@@ -150,14 +150,14 @@ func TestConnectionCut(t *testing.T) {
 			return protocol.CodeOf(err) == protocol.CodeUnavailable
 		})
 		for _, d := range running {
-			d.end <- nil
+			d.End <- nil
 		}
 		harness.Await(t, "the answers to be superseded", func() bool { return p.counted(protocol.CountSuperseded) >= before+inHand })
 		tap.mend()
 	}
 	harness.AwaitWithin(t, 2*harness.Guard, "all to be handled", func() bool {
 		for len(deliveries) > 0 {
-			(<-deliveries).end <- nil
+			(<-deliveries).End <- nil
 		}
 		return p.mesh.Queue("cut", "tasks").Counters[protocol.CountAcknowledged] == inHand
 	})
@@ -175,7 +175,7 @@ func TestConnectionCut(t *testing.T) {
 }
 
 // take takes so many deliveries, each at its first attempt.
-func (p *place) take(deliveries <-chan delivery, n int) (taken []delivery) {
+func (p *place) take(deliveries <-chan harness.Taken, n int) (taken []harness.Taken) {
 	p.Helper()
 	for range n {
 		d := harness.Receive(p, "a handler to run", deliveries)

@@ -38,7 +38,7 @@ func TestDelays(t *testing.T) {
 			t.Errorf("attempt %d of %s comes %v early", d.Attempt, data, delay-waited)
 		}
 		failed[data] = time.Now()
-		d.end <- end
+		d.End <- end
 		return data
 	}
 	p.publish(client.Queue("delays", "tasks"), "long")
@@ -251,7 +251,7 @@ func TestBrokersOwnBound(t *testing.T) {
 	if d.Attempt != 1 {
 		t.Errorf("lost connections have made it attempt %d", d.Attempt)
 	}
-	d.end <- nil
+	d.End <- nil
 	p.awaitRest("bound", "tasks", 0)
 	if n := server.Depth(t, "DLQ"); n != 0 {
 		t.Errorf("the broker has given up %d messages", n)

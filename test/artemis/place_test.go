@@ -58,7 +58,7 @@ func (p *place) stages() {
 	deliveries, _ := p.work("stages", "tasks", client.MaxRetries(2), client.Backoff(backoff))
 	first := harness.Receive(p, "the first attempt", deliveries)
 	failed := time.Now()
-	first.end <- errFails
+	first.End <- errFails
 	harness.Await(p, "the copy that waits", func() bool { return p.mesh.Queue("stages", "tasks").Waiting == 1 })
 	waiting := p.server.Scheduled(p, "stages/tasks")
 	if len(waiting) != 1 || waiting[0]["x-delivery-attempt"] != "2" {
@@ -73,7 +73,7 @@ func (p *place) stages() {
 	if waited := time.Since(failed); waited < backoff || second.Attempt != 2 {
 		p.Errorf("it came back as attempt %d after %v", second.Attempt, waited)
 	}
-	second.end <- errFails
+	second.End <- errFails
 	p.awaitRest("stages", "tasks", 1)
 	p.deadLetter(r.MessageID)
 }
@@ -105,7 +105,7 @@ func (p *place) plainClient() {
 	}
 	p.publish(client.Queue("plain", "tasks"), "\x00\xff{}", opts...)
 	deliveries, w := p.work("plain", "tasks", client.Backoff(2*time.Second))
-	harness.Receive(p, "the first attempt", deliveries).end <- errFails
+	harness.Receive(p, "the first attempt", deliveries).End <- errFails
 	harness.Await(p, "the copy that waits", func() bool { return p.mesh.Queue("plain", "tasks").Waiting == 1 })
 	if err := w.Stop(p.Context()); err != nil {
 		p.Fatal(err)
@@ -222,14 +222,14 @@ func (p *place) topic() {
 func (p *place) missingDeadLetters() {
 	deliveries, _ := p.work("missing", "tasks")
 	p.publish(client.Queue("missing", "tasks"), "before")
-	harness.Receive(p, "the one before", deliveries).end <- nil
+	harness.Receive(p, "the one before", deliveries).End <- nil
 	for _, command := range [][]string{{"dlq", "ls", "/queue/missing/tasks"}, {"dlq", "redrive", "/queue/missing/tasks"}, {"dlq", "ls", "/queue/missing/never"}} {
 		if c := p.mesh.Run(command...); c.Code != 0 {
 			p.Errorf("%v: %+v", command, c)
 		}
 	}
 	p.publish(client.Queue("missing", "tasks"), "after")
-	harness.Receive(p, "the one after", deliveries).end <- nil
+	harness.Receive(p, "the one after", deliveries).End <- nil
 }
 
 // manyDeadLetters: all are listed, each once, however much the broker gives at a

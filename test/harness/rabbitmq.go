@@ -2,8 +2,6 @@ package harness
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -11,13 +9,9 @@ import (
 // AMQP URL; config has lines to add to the adapter's.
 func OnRabbitMQ(t testing.TB, amqp string, config ...string) []string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "waybill.yaml")
 	text := fmt.Sprintf("adapter:\n  name: rabbitmq\n  config:\n    amqp_url: %s\n", amqp)
 	for _, line := range config {
 		text += "    " + line + "\n"
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return []string{"--config", file}
+	return []string{"--config", Configuration(t, text)}
 }

@@ -2,8 +2,6 @@ package harness
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -11,10 +9,5 @@ import (
 // added to the configuration.
 func OnRedis(t testing.TB, url, more string) []string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "waybill.yaml")
-	text := fmt.Sprintf("adapter:\n  name: redis\n  config:\n    redis_url: %s\n%s", url, more)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return []string{"--config", file}
+	return []string{"--config", Configuration(t, fmt.Sprintf("adapter:\n  name: redis\n  config:\n    redis_url: %s\n%s", url, more))}
 }

@@ -18,7 +18,7 @@ func (p *place) holdingQueue() {
 	p.publish(execution, "r", "x")
 	deliveries := p.work(execution, "r", client.Backoff(time.Hour), client.MaxRetries(2))
 	d := harness.Receive(p, "a delivery", deliveries)
-	d.end <- errFails
+	d.End <- errFails
 	holding := prefix + ".retry." + strconv.FormatInt(time.Hour.Milliseconds(), 10)
 	p.awaitDepth(holding, 1)
 	seen := 0
@@ -75,7 +75,7 @@ func (p *place) missingDeadLetters() {
 	}
 	p.publish("missing", "r", "x")
 	d := harness.Receive(p, "a delivery to the other consumer", deliveries)
-	d.end <- nil
+	d.End <- nil
 }
 
 // policy: a limit of deliveries that an operator has set for all queues does not
@@ -90,7 +90,7 @@ func (p *place) policy() {
 		if d.Attempt != attempt || d.ID != id {
 			p.Errorf("attempt %d of %s, want %d of %s", d.Attempt, d.ID, attempt, id)
 		}
-		d.end <- errFails
+		d.End <- errFails
 	}
 	p.awaitDepth("queue:limited:r.dlq", 1)
 }
@@ -110,5 +110,5 @@ func (p *place) deleted() {
 	if d.ID != id || string(d.Data) != "2" {
 		p.Errorf("%q came", d.Data)
 	}
-	d.end <- nil
+	d.End <- nil
 }

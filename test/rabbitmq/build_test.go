@@ -20,7 +20,7 @@ func TestBuiltWithoutIt(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, err := exec.CommandContext(ctx, program, "up", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
-		"--config", configuration(t, "amqp://localhost:5672")).CombinedOutput()
+		"--config", harness.OnRabbitMQ(t, "amqp://localhost:5672")[1]).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "without the feature rabbitmq") {
 		t.Errorf("it ends with %v and says %s", err, out)
 	}

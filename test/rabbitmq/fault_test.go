@@ -24,12 +24,12 @@ func (p *place) holdingQueueGone() {
 	for range 2 {
 		id := p.publish("gone", "r", "x")
 		first := harness.Receive(p, "the first attempt", deliveries)
-		first.end <- errFails
+		first.End <- errFails
 		again := harness.Receive(p, "the second attempt", deliveries)
 		if again.ID != id || again.Attempt != 2 {
 			p.Errorf("attempt %d of %s came, want the second of %s", again.Attempt, again.ID, id)
 		}
-		again.end <- nil
+		again.End <- nil
 		if _, err := p.channel().QueueDelete("queue:gone:r.retry.100", false, false, false); err != nil {
 			p.Fatal(err)
 		}
@@ -46,9 +46,9 @@ func (p *place) holdingQueueOfOthers() {
 	p.publish("others", "r", "x")
 	deliveries := p.work("others", "r", client.Backoff(100*time.Millisecond))
 	first := harness.Receive(p, "the first attempt", deliveries)
-	first.end <- errFails
+	first.End <- errFails
 	again := harness.Receive(p, "the second attempt", deliveries)
-	again.end <- nil
+	again.End <- nil
 	if n := p.depth(holding); n != 0 {
 		p.Errorf("%d messages are in a queue from which they do not come back", n)
 	}
@@ -71,11 +71,11 @@ func (p *place) delays() {
 		switch {
 		case d.ID == slow && d.Attempt == 3:
 			quick = p.publish("delays", "r", "quick")
-			d.end <- errFails
+			d.End <- errFails
 		case d.ID == slow && d.Attempt == 4, d.ID == quick && d.Attempt == 2:
-			d.end <- nil
+			d.End <- nil
 		default:
-			d.end <- errFails
+			d.End <- errFails
 		}
 	}
 	if last := attempts[len(attempts)-1]; last != "slow4" {
@@ -90,7 +90,7 @@ func (p *place) lettersTwice() {
 	id := p.publish("twice", "r", "x")
 	deliveries := p.work("twice", "r")
 	d := harness.Receive(p, "a delivery", deliveries)
-	d.end <- client.Reject(errFails)
+	d.End <- client.Reject(errFails)
 	p.awaitDepth(dead, 1)
 	p.double(dead)
 	if letters := p.mesh.Dead(queue); len(letters) != 1 || letters[0].MessageID != id {
@@ -102,7 +102,7 @@ func (p *place) lettersTwice() {
 		p.Errorf("%d redriven (%v)", n, err)
 	}
 	again := harness.Receive(p, "the letter again", deliveries)
-	again.end <- client.Reject(errFails)
+	again.End <- client.Reject(errFails)
 	p.awaitDepth("queue:twice:r", 0)
 	p.awaitDepth(dead, 1)
 	p.double(dead)
@@ -121,7 +121,7 @@ func (p *place) lettersInOrder() {
 	for n := range letters {
 		want = append(want, p.publish("inorder", "r", "x"))
 		d := harness.Receive(p, "a delivery", deliveries)
-		d.end <- client.Reject(errFails)
+		d.End <- client.Reject(errFails)
 		p.awaitDepth("queue:inorder:r.dlq", n+1)
 	}
 	for _, most := range []int{letters, 3, 5, letters, 3} {
@@ -221,22 +221,22 @@ func TestHandlerOutrunsTheConsumerTimeout(t *testing.T) {
 	m := mesh(t, r.VirtualHost(t))
 	c := m.Connect()
 	running, end := make(chan int, 9), make(chan struct{})
-	work(t, c, "long", "r", func(_ context.Context, d *client.Delivery) error {
+	harness.Work(t, c, "long", "r", func(_ context.Context, d *client.Delivery) error {
 		running <- d.Attempt
 		<-end
 		return nil
 	}, client.Concurrency(4))
 	quick := make(chan string, 9)
-	work(t, c, "long", "quick", func(_ context.Context, d *client.Delivery) error {
+	harness.Work(t, c, "long", "quick", func(_ context.Context, d *client.Delivery) error {
 		quick <- d.ID
 		return nil
 	})
-	publish(t, c, client.Queue("long", "r"), "x")
+	harness.Publish(t, c, client.Queue("long", "r"), "x")
 	for range 2 {
 		if attempt := harness.Receive(t, "the message", running); attempt != 1 {
 			t.Errorf("it came as attempt %d", attempt)
 		}
-		if r := publish(t, c, client.Queue("long", "quick"), "x"); harness.Receive(t, "a message of another queue", quick) != r.MessageID {
+		if r := harness.Publish(t, c, client.Queue("long", "quick"), "x"); harness.Receive(t, "a message of another queue", quick) != r.MessageID {
 			t.Error("another message came")
 		}
 	}

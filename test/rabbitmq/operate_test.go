@@ -90,13 +90,13 @@ func (p *place) lives() {
 	id := p.publish("lives", "r", "x")
 	d := harness.Receive(p, "a delivery", deliveries)
 	says("runs", id, "in flight at")
-	d.end <- errFails
+	d.End <- errFails
 	p.awaitDepth("queue:lives:r.retry.3600000", 1)
 	says("waits", id, "attempt 1: failed", "it fails", "waits for attempt 2", "in queue:lives:r.retry.3600000 on rabbitmq")
 	if r := p.mesh.Run("retry", "now", id); r.Code != 0 {
 		p.Errorf("retry now: %+v", r)
 	}
-	harness.Receive(p, "the second attempt", deliveries).end <- errFails
+	harness.Receive(p, "the second attempt", deliveries).End <- errFails
 	p.awaitDepth("queue:lives:r.dlq", 1)
 	says("is dead", id, "attempt 2: failed", "let go before its time", "a dead letter (failed): it fails", "in queue:lives:r.dlq on rabbitmq")
 }
@@ -104,10 +104,10 @@ func (p *place) lives() {
 // numbers: what is told of a topic agrees with the broker, over all who subscribe
 // to it, and so do list and redrive.
 func (p *place) numbers() {
-	deliveries := make(chan delivery, 10)
+	deliveries := make(chan harness.Taken, 10)
 	handle := func(_ context.Context, d *client.Delivery) error {
 		end := make(chan error)
-		deliveries <- delivery{d, end}
+		deliveries <- harness.Taken{Delivery: d, End: end}
 		return <-end
 	}
 	for _, id := range []string{"one", "two"} {
@@ -119,7 +119,7 @@ func (p *place) numbers() {
 		p.Fatal(err)
 	}
 	for range 2 {
-		harness.Receive(p, "a delivery", deliveries).end <- errFails
+		harness.Receive(p, "a delivery", deliveries).End <- errFails
 	}
 	for _, id := range []string{"one", "two"} {
 		p.awaitDepth("iii.counted.observer:"+id+".dlq", 1)
@@ -140,7 +140,7 @@ func (p *place) numbers() {
 		p.Errorf("%d are redriven", redriven.Redriven)
 	}
 	for range 2 {
-		harness.Receive(p, "a delivery", deliveries).end <- nil
+		harness.Receive(p, "a delivery", deliveries).End <- nil
 	}
 }
 
@@ -188,8 +188,8 @@ func (p *place) books() {
 	for range 3 {
 		p.publish("books", "r", "x")
 	}
-	harness.Receive(p, "a delivery", deliveries).end <- nil
-	harness.Receive(p, "a delivery", deliveries).end <- errFails
+	harness.Receive(p, "a delivery", deliveries).End <- nil
+	harness.Receive(p, "a delivery", deliveries).End <- errFails
 	p.awaitDepth("queue:books:r.dlq", 1)
 	p.put("queue:books:r", amqp.Publishing{})
 	harness.Await(p, "the queue's numbers", func() bool {
@@ -213,7 +213,7 @@ func TestBooksAfterAKill(t *testing.T) {
 	handled := make(chan string, 10_000)
 	begin := func() *client.Client {
 		c := m.Connect()
-		work(t, c, "books", "r", func(_ context.Context, d *client.Delivery) error {
+		harness.Work(t, c, "books", "r", func(_ context.Context, d *client.Delivery) error {
 			switch n := d.Data[len(d.Data)-1]; {
 			case n == '0':
 				return client.Reject(errFails)
@@ -228,14 +228,14 @@ func TestBooksAfterAKill(t *testing.T) {
 	c := begin()
 	const each = 200
 	for i := range each {
-		publish(t, c, client.Queue("books", "r"), strconv.Itoa(i))
+		harness.Publish(t, c, client.Queue("books", "r"), strconv.Itoa(i))
 	}
 	harness.Receive(t, "a message to be handled", handled)
 	m.Kill()
 	m.Restart()
 	c = begin()
 	for i := range each {
-		publish(t, c, client.Queue("books", "r"), strconv.Itoa(i))
+		harness.Publish(t, c, client.Queue("books", "r"), strconv.Itoa(i))
 	}
 	harness.Await(t, "all to come to rest", func() bool {
 		q := m.Queue("books", "r")

@@ -1,7 +1,6 @@
 package rabbitmq_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -135,37 +134,14 @@ func (p *place) queues() (all []queueInfo) {
 
 func (p *place) publish(execution, route, data string) string {
 	p.Helper()
-	r, err := p.client.Publish(p.Context(), client.Queue(execution, route), []byte(data))
-	if err != nil {
-		p.Fatal(err)
-	}
-	return r.MessageID
+	return harness.Publish(p, p.client, client.Queue(execution, route), data).MessageID
 }
 
-// work has a route's deliveries handled by what the test sends to the channel
-// that comes with each.
-func (p *place) work(execution, route string, opts ...client.WorkOption) <-chan delivery {
+// work has a route's deliveries ended by the test.
+func (p *place) work(execution, route string, opts ...client.WorkOption) <-chan harness.Taken {
 	p.Helper()
-	deliveries := make(chan delivery, 100)
-	_, err := p.client.Work(p.Context(), execution, route, func(ctx context.Context, d *client.Delivery) error {
-		end := make(chan error, 1)
-		deliveries <- delivery{d, end}
-		select {
-		case err := <-end:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}, opts...)
-	if err != nil {
-		p.Fatal(err)
-	}
-	return deliveries
-}
-
-type delivery struct {
-	*client.Delivery
-	end chan<- error
+	all, _ := harness.Take(p, p.client, execution, route, opts...)
+	return all
 }
 
 var errFails = errors.New("it fails")

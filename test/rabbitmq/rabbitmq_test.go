@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,17 +28,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 // mesh starts a mesh whose queues are at an address.
 func mesh(t *testing.T, address string) *harness.Mesh {
 	t.Helper()
-	return harness.Start(t, "--config", configuration(t, address))
-}
-
-func configuration(t *testing.T, address string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "waybill.yaml")
-	text := fmt.Sprintf("adapter:\n  name: rabbitmq\n  config:\n    amqp_url: %s\n", address)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return harness.Start(t, harness.OnRabbitMQ(t, address)...)
 }
 
 // stranger is a program that uses the broker without the mesh.
@@ -70,29 +59,13 @@ func depth(t *testing.T, ch *amqp.Channel, queue string) int {
 	return q.Messages
 }
 
-func publish(t *testing.T, c *client.Client, to client.Destination, data string, opts ...client.PublishOption) *client.Receipt {
-	t.Helper()
-	r, err := c.Publish(t.Context(), to, []byte(data), opts...)
-	if err != nil {
-		t.Fatalf("publishing: %v", err)
-	}
-	return r
-}
-
-func work(t *testing.T, c *client.Client, execution, route string, h client.Handler, opts ...client.WorkOption) {
-	t.Helper()
-	if _, err := c.Work(t.Context(), execution, route, h, opts...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // At each stage a message is where it is said to be, and its attempt is to be read
 // there.
 func TestWhereMessagesAre(t *testing.T) {
 	address := live.SharedRabbitMQ(t).VirtualHost(t)
 	m, ch := mesh(t, address), stranger(t, address)
 	c := m.Connect()
-	r := publish(t, c, client.Queue("e1", "tasks"), "x", client.Header("x-tenant", "acme"))
+	r := harness.Publish(t, c, client.Queue("e1", "tasks"), "x", client.Header("x-tenant", "acme"))
 	if r.Broker != "rabbitmq" {
 		t.Errorf("the receipt names the broker %q", r.Broker)
 	}
@@ -100,7 +73,7 @@ func TestWhereMessagesAre(t *testing.T) {
 		t.Errorf("%d messages in the queue before anybody works", n)
 	}
 	attempts := make(chan int, 10)
-	work(t, c, "e1", "tasks", func(_ context.Context, d *client.Delivery) error {
+	harness.Work(t, c, "e1", "tasks", func(_ context.Context, d *client.Delivery) error {
 		attempts <- d.Attempt
 		return errors.New("no luck")
 	}, client.MaxRetries(2), client.Backoff(1500*time.Millisecond))
@@ -155,7 +128,7 @@ func TestTopicsAreExchanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, c, client.Topic("orders"), "o-1")
+	harness.Publish(t, c, client.Topic("orders"), "o-1")
 	for range 2 {
 		if data := harness.Receive(t, "the observers' copies", got); data != "o-1" {
 			t.Errorf("an observer has %q", data)
@@ -173,10 +146,10 @@ func TestStrangersMessages(t *testing.T) {
 	address := live.SharedRabbitMQ(t).VirtualHost(t)
 	m, ch := mesh(t, address), stranger(t, address)
 	c := m.Connect()
-	publish(t, c, client.Queue("e1", "tasks"), "ours")
+	harness.Publish(t, c, client.Queue("e1", "tasks"), "ours")
 	var mu sync.Mutex
 	runs := map[string][]int{}
-	work(t, c, "e1", "tasks", func(_ context.Context, d *client.Delivery) error {
+	harness.Work(t, c, "e1", "tasks", func(_ context.Context, d *client.Delivery) error {
 		mu.Lock()
 		defer mu.Unlock()
 		name := string(d.Data[:min(len(d.Data), 8)])
@@ -233,13 +206,13 @@ func TestQueuesDeclaredByOthers(t *testing.T) {
 	c := m.Connect()
 	got := make(chan string, 10)
 	for _, route := range []string{"old", "new"} {
-		work(t, c, "e1", route, func(_ context.Context, d *client.Delivery) error {
+		harness.Work(t, c, "e1", route, func(_ context.Context, d *client.Delivery) error {
 			got <- string(d.Data)
 			return nil
 		})
 	}
-	publish(t, c, client.Queue("e1", "old"), "fresh")
-	publish(t, c, client.Queue("e1", "new"), "other")
+	harness.Publish(t, c, client.Queue("e1", "old"), "fresh")
+	harness.Publish(t, c, client.Queue("e1", "new"), "other")
 	seen := map[string]bool{}
 	for range 3 {
 		seen[harness.Receive(t, "messages of both queues", got)] = true
@@ -295,7 +268,7 @@ func takesMovedBacklog(t *testing.T, c *client.Client) {
 	if _, err := c.Define(t.Context(), "moved", client.QueueConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	publish(t, c, client.Topic("moved"), `"fresh"`)
+	harness.Publish(t, c, client.Topic("moved"), `"fresh"`)
 	seen := map[string]int{}
 	for range 5 {
 		seen[harness.Receive(t, "the backlog and what is fresh", got)]++
@@ -317,7 +290,7 @@ func TestConnectionCutUnderAHandler(t *testing.T) {
 	m := mesh(t, "amqp://guest:guest@"+link.Address()+"/"+at.Vhost)
 	c := m.Connect()
 	running, release := make(chan int, 4), make(chan struct{})
-	work(t, c, "e1", "tasks", func(ctx context.Context, d *client.Delivery) error {
+	harness.Work(t, c, "e1", "tasks", func(ctx context.Context, d *client.Delivery) error {
 		running <- d.Attempt
 		select {
 		case <-release:
@@ -325,7 +298,7 @@ func TestConnectionCutUnderAHandler(t *testing.T) {
 		}
 		return nil
 	})
-	publish(t, c, client.Queue("e1", "tasks"), "x")
+	harness.Publish(t, c, client.Queue("e1", "tasks"), "x")
 	harness.Receive(t, "the handler to run", running)
 	link.Cut()
 	harness.Await(t, "the broker to be missed", func() bool {
@@ -353,7 +326,7 @@ func TestConnectionCutUnderAHandler(t *testing.T) {
 // A broker that cannot be reached fails the start, with its address and without
 // its password.
 func TestUnreachableBroker(t *testing.T) {
-	p := harness.Up(t, filepath.Join(t.TempDir(), "data"), "--config", configuration(t, "amqp://guest:s3cret@127.0.0.1:1/"))
+	p := harness.Up(t, filepath.Join(t.TempDir(), "data"), harness.OnRabbitMQ(t, "amqp://guest:s3cret@127.0.0.1:1/")...)
 	if code := p.Exit(harness.Guard); code == 0 {
 		t.Error("it exits with 0")
 	}

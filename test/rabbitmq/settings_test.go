@@ -81,7 +81,7 @@ func (s *settings) maxAttempts() {
 			if d.Attempt != attempt {
 				s.Errorf("%s: attempt %d, want %d", route, d.Attempt, attempt)
 			}
-			d.end <- errFails
+			d.End <- errFails
 		}
 		s.awaitDepth("queue:attempts:"+route+".dlq", 1)
 	}
@@ -121,7 +121,7 @@ func (s *settings) prefetch() {
 		s.publish("prefetch", "r", "x")
 	}
 	for range 3 {
-		harness.Receive(s, "a delivery", first).end <- nil
+		harness.Receive(s, "a delivery", first).End <- nil
 	}
 	s.work("prefetch", "r")
 	s.awaitPrefetch("queue:prefetch:r", 8)
