@@ -25,7 +25,7 @@ func TestDelayInTheMeshOverKill(t *testing.T) {
 	m := harness.Start(t, harness.OnRabbitMQ(t, strings.Replace(at, server.Address(), link.Address(), 1), "delay: mesh")...)
 	c := m.Connect()
 	attempts, fail := make(chan int, 9), make(chan struct{})
-	work(t, c, "mesh", "r", func(_ context.Context, d *client.Delivery) error {
+	harness.Work(t, c, "mesh", "r", func(_ context.Context, d *client.Delivery) error {
 		attempts <- d.Attempt
 		if d.Attempt == 1 {
 			<-fail
@@ -33,7 +33,7 @@ func TestDelayInTheMeshOverKill(t *testing.T) {
 		}
 		return nil
 	}, client.MaxRetries(3), client.Backoff(time.Hour))
-	r := publish(t, c, client.Queue("mesh", "r"), "x")
+	r := harness.Publish(t, c, client.Queue("mesh", "r"), "x")
 	if n := harness.Receive(t, "the first attempt", attempts); n != 1 {
 		t.Errorf("it came as attempt %d", n)
 	}
