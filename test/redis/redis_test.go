@@ -57,11 +57,7 @@ func TestRedis(t *testing.T) {
 
 func (p *place) publish(topic, data string, opts ...client.PublishOption) *client.Receipt {
 	p.Helper()
-	r, err := p.client.Publish(p.Context(), client.Topic(topic), []byte(data), opts...)
-	if err != nil {
-		p.Fatalf("publishing: %v", err)
-	}
-	return r
+	return harness.Publish(p, p.client, client.Topic(topic), data, opts...)
 }
 
 func (p *place) observe(topic, id string, h client.Handler, opts ...client.WorkOption) {
