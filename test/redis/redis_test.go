@@ -164,16 +164,16 @@ func (p *place) dropped() {
 		q = p.mesh.QueueNamed(queue)
 		return q.Counters[protocol.CountPublished] == more+1
 	})
-	if lost := q.Counters[protocol.CountLost]; lost == 0 || lost > more+1-most {
-		p.Errorf("%d are lost, want %d", lost, more+1-most)
+	if dropped := q.Counters[protocol.CountDropped]; dropped == 0 || dropped > more+1-most {
+		p.Errorf("%d were dropped, want %d", dropped, more+1-most)
 	}
 	close(end)
 	harness.Await(p, "the rest to be handled", func() bool {
 		q = p.mesh.QueueNamed(queue)
 		return q.Counters[protocol.CountAcknowledged]+q.Counters[protocol.CountDiscarded] == more+1 && q.Ready+q.InFlight == 0
 	})
-	if q.Counters[protocol.CountDiscarded] < q.Counters[protocol.CountLost] {
-		p.Errorf("what was lost is not counted as ended: %v", q.Counters)
+	if q.Counters[protocol.CountDiscarded] < q.Counters[protocol.CountDropped] {
+		p.Errorf("what was dropped is not counted as ended: %v", q.Counters)
 	}
 	if out := p.mesh.Process().Output(); !strings.Contains(out, "dropped") {
 		p.Errorf("the log does not tell of it:\n%s", out)

@@ -141,7 +141,7 @@ func (s *suite) topicOneTry() {
 	})
 	for counter, want := range map[string]uint64{
 		protocol.CountPublished: 2, protocol.CountDelivered: 2, protocol.CountFailed: 1, protocol.CountRejected: 1,
-		protocol.CountRetried: 0, protocol.CountDeadLettered: 0, protocol.CountLost: 0,
+		protocol.CountRetried: 0, protocol.CountDeadLettered: 0, protocol.CountDropped: 0,
 	} {
 		equal(s, counter, q.Counters[counter], want)
 	}

@@ -158,7 +158,7 @@ func (s *store) dropped(p *place) {
 
 func (s *store) lose(p *place) {
 	s.ledger.Count(p.queue, ledger.Discarded, 1)
-	s.ledger.Count(p.queue, ledger.Lost, 1)
+	s.ledger.Count(p.queue, ledger.Dropped, 1)
 	s.b.drops.told(p.queue)
 }
 
