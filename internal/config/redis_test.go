@@ -16,7 +16,7 @@ func TestRedisKeys(t *testing.T) {
 		t.Errorf("nothing set is %+v at %s: %v, %v", got, place, c.Err(), err)
 	}
 	for text, want := range map[string]string{
-		"adapter: {name: redis, config: {redis_url: 'http://h'}}":                                   "key adapter.config.redis_url: it is \"http://h\"",
+		"adapter: {name: redis, config: {redis_url: 'http://h'}}":                                   "key adapter.config.redis_url: it is an address such as redis://",
 		"adapter: {name: redis, config: {delay: mesh}}":                                             "key adapter.config.delay: it is not known here",
 		"brokers: {a: {name: redis}, b: {name: redis, config: {redis_url: 'redis://localhost/7'}}}": "key brokers.b.config: its messages are where those of brokers.a are",
 		"adapter: {name: rabbitmq, config: {delay: broker}}":                                        "key adapter.config.delay: it is \"broker\": it is mesh or native",

@@ -16,6 +16,7 @@ var passing = []testCase{
 	{"QueuesRefused", (*suite).queuesRefused},
 	{"TopicWishes", (*suite).topicWishes},
 	{"TopicPasses", (*suite).topicPasses},
+	{"TopicOnce", (*suite).topicOnce},
 	{"TopicMissed", (*suite).topicMissed},
 	{"TopicOneTry", (*suite).topicOneTry},
 	{"TopicNoLetters", (*suite).topicNoLetters},
@@ -75,10 +76,8 @@ func (s *suite) topicWishes() {
 		change(&spec)
 		s.unsupported(what, s.unregistered().tryHello(spec))
 	}
-	for name, value := range map[string]string{protocol.HeaderDelayMs: "400", protocol.HeaderDedup: "once"} {
-		_, refused := s.tryPublish(protocol.PublishTopicSubject(topic), nil, nats.Header{name: {value}})
-		s.unsupported(name, refused)
-	}
+	_, refused := s.tryPublish(protocol.PublishTopicSubject(topic), nil, nats.Header{protocol.HeaderDelayMs: {"400"}})
+	s.unsupported("a publish for later", refused)
 }
 
 // topicPasses: whoever is there has a copy, byte for byte the same: each observer,
@@ -105,6 +104,23 @@ func (s *suite) topicPasses() {
 		s.balanced(queue, 3, 3, 0)
 	}
 	equal(s, "deliveries", len(member.deliveries), 0)
+}
+
+// topicOnce: an id counts once in its topic.
+func (s *suite) topicOnce() {
+	topic := s.topic()
+	w := s.worker(passed(topic, "a"))
+	first := s.publishTopic(topic, []byte("x"), protocol.HeaderDedup, "1")
+	again := s.publishTopic(topic, []byte("y"), protocol.HeaderDedup, "1")
+	equal(s, "duplicate", again.Duplicate, true)
+	equal(s, "message id", again.MessageID, first.MessageID)
+	s.publishTopic(topic, []byte("z"), protocol.HeaderDedup, "2")
+	for _, want := range []string{"x", "z"} {
+		d := w.next()
+		equal(s, "payload", string(d.Data), want)
+		d.end(protocol.Acknowledged)
+	}
+	s.balanced(observerQueue(topic, "a"), 2, 2, 0)
 }
 
 // topicMissed: what is published while nobody is there is nobody's, also when they

@@ -188,10 +188,9 @@ func run(t *testing.T, target Target, together, alone []testCase) {
 
 // waiting are the tests in which messages wait, or what waits elsewhere might be met.
 var waiting = []string{
-	"Failed", "Budget", "Backoff", "RetryAfter", "Incomplete", "Timeout", "Redrive", "Discard", "Headers", "Counters", "Largest", "ShortPassesLong",
-	"FreshFlowPastFailing", "FIFOKeepsPlace", "ObserverRetries", "TopicDeadLetters", "FiltersRetry", "InitialDelay", "DelayedOrder", "BackoffTypes",
-	"Visibility", "JobBudget", "Scheduled", "WaitingOperated", "Wishes", "ExecutionClosed", "ExecutionPurged",
-	"Severed", "BudgetOverRestart", "ScheduledOverRestart",
+	"Failed", "Budget", "Backoff", "Redrive", "Headers", "Counters", "Largest", "ShortPassesLong", "FreshFlowPastFailing", "FIFOKeepsPlace",
+	"ObserverRetries", "FiltersRetry", "InitialDelay", "DelayedOrder", "JobBudget", "WaitingOperated", "Wishes", "ExecutionClosed", "ExecutionPurged",
+	"Severed", "BudgetOverRestart",
 }
 
 // RunWaiting runs those of the suite in which messages wait, for a broker that passes

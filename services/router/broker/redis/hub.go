@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	client "github.com/redis/go-redis/v9"
@@ -24,6 +25,8 @@ const (
 type hub struct {
 	b    *Broker
 	wake chan struct{}
+	// heard: Redis has said something in this session.
+	heard atomic.Bool
 
 	mu     sync.Mutex
 	wanted map[string]*subscription // by channel
@@ -82,10 +85,10 @@ func (h *hub) changed() {
 func (h *hub) run() {
 	for h.awaitWanted() {
 		err := h.session()
-		if h.b.ctx.Err() != nil {
+		switch {
+		case h.b.ctx.Err() != nil:
 			return
-		}
-		if err != nil {
+		case err != nil && h.heard.Load(): // and not once more for each attempt
 			h.b.log.Warn("the connection that receives messages was lost and is made again: what is published meanwhile does not arrive", "address", h.b.shown, "error", err)
 		}
 		remote.Sleep(h.b.ctx, hubAgain)
@@ -111,6 +114,7 @@ func (h *hub) awaitWanted() bool {
 
 // session receives on one connection, and keeps it subscribed to what is wanted.
 func (h *hub) session() error {
+	h.heard.Store(false)
 	h.mu.Lock()
 	for _, at := range h.wanted {
 		at.confirmed = false
@@ -178,6 +182,7 @@ func (h *hub) receive(ctx context.Context, conn *client.PubSub) error {
 		switch {
 		case err == nil:
 			asked = false
+			h.heard.Store(true)
 			h.take(got)
 			continue
 		case !isNet || !late.Timeout() || asked:

@@ -39,6 +39,7 @@ type store struct {
 	places map[string]*place            // by queue
 	topics map[string]map[string]*place // by topic and queue
 	live   map[ledger.Key]*live
+	dedups remote.Dedups
 	stored uint64
 
 	arriving atomic.Int64 // bytes
@@ -92,6 +93,9 @@ func (s *store) Publish(p broker.Publish) error {
 	if err != nil {
 		return err
 	}
+	if s.dedups.Repeats(&p, s.lane) {
+		return nil
+	}
 	s.b.writer.write(outgoing{channel: channelOf(p.Topic), body: body, done: func(err error) {
 		s.poster.Post(func() { s.published(&p, err) })
 	}})
@@ -102,13 +106,23 @@ func (s *store) published(p *broker.Publish, err error) {
 	switch {
 	case err == nil:
 		s.stored++
-		s.lane.Stored(p.Tag, broker.Receipt{Seq: s.stored, ID: p.Message.ID})
+		r := broker.Receipt{Seq: s.stored, ID: p.Message.ID}
+		s.lane.Stored(p.Tag, r)
+		s.dedups.Stored(p, r, s.lane)
 	case isRefusal(err):
-		s.lane.Refused(p.Tag, protocol.Errorf(protocol.CodeUnavailable, "Redis does not take the message for topic %s: %v", p.Topic, err))
+		s.refuse(p, protocol.Errorf(protocol.CodeUnavailable, "Redis does not take the message for topic %s: %v", p.Topic, err))
 	default:
-		s.lane.Refused(p.Tag, protocol.Errorf(protocol.CodeUnavailable, "the connection was lost before Redis answered (%v), and whether the message was published is not known: publish it again if twice does no harm", err))
+		s.refuse(p, protocol.Errorf(protocol.CodeUnavailable, "the connection was lost before Redis answered (%v), and whether the message was published is not known: publish it again if twice does no harm", err))
 	}
 }
+
+func (s *store) refuse(p *broker.Publish, err error) {
+	s.lane.Refused(p.Tag, err)
+	s.dedups.Refused(p, err, s.lane)
+}
+
+// Remembers says whether a publish would repeat another.
+func (s *store) Remembers(p *broker.Publish) bool { return s.dedups.Remembers(p) }
 
 // received takes what has arrived on a topic's channel, from the hub's goroutine.
 func (s *store) received(topic, payload string) {
