@@ -100,8 +100,10 @@ func (o *openLane) lettersOf(ctx context.Context, queue, topic string) ([]farQue
 		return nil, err
 	}
 	if a.without != nil {
-		_, err := a.without.Browse(ctx, queue, 0, protocol.MessageID{})
-		return nil, cmp.Or(err, broker.Refusal(a.without, broker.WishDLQ))
+		if b, has := a.without.Remote.(broker.WithoutLetters); has {
+			return nil, b.NoLetters()
+		}
+		return nil, broker.Refusal(a.without, broker.WishDLQ)
 	}
 	return slices.DeleteFunc(a.far, func(f farQueue) bool { return !f.Capabilities().DeadLetters }), nil
 }
@@ -111,11 +113,9 @@ func (l *lane) withoutLetters(queue, topic string) *remote {
 	if len(l.remotes) == 0 || queue == "" && topic == "" {
 		return nil
 	}
-	id := ""
+	id := l.placed.routing.OfTopic(topic)
 	if queue != "" {
 		id = l.placed.routing.Of(queue)
-	} else {
-		id = l.placed.routing.OfTopic(topic)
 	}
 	if r := l.remoteOf(id); r != nil && !r.can.DeadLetters {
 		return r

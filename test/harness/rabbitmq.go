@@ -1,7 +1,7 @@
 package harness
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -9,9 +9,6 @@ import (
 // AMQP URL; config has lines to add to the adapter's.
 func OnRabbitMQ(t testing.TB, amqp string, config ...string) []string {
 	t.Helper()
-	text := fmt.Sprintf("adapter:\n  name: rabbitmq\n  config:\n    amqp_url: %s\n", amqp)
-	for _, line := range config {
-		text += "    " + line + "\n"
-	}
-	return []string{"--config", Configuration(t, text)}
+	lines := append([]string{"amqp_url: " + amqp}, config...)
+	return []string{"--config", Configuration(t, "adapter:\n  name: rabbitmq\n  config:\n    "+strings.Join(lines, "\n    ")+"\n")}
 }

@@ -82,9 +82,11 @@ func (p *place) envelope() {
 		p.Fatal(err)
 	}
 	var e struct {
-		Waybill         int
-		ID, Topic, Data string
-		Headers         map[string]string
+		Waybill int               `json:"waybill"`
+		ID      string            `json:"id"`
+		Topic   string            `json:"topic"`
+		Data    string            `json:"data"`
+		Headers map[string]string `json:"headers"`
 	}
 	if err := json.Unmarshal([]byte(m.Payload), &e); err != nil {
 		p.Fatalf("on the channel is %s: %v", m.Payload, err)

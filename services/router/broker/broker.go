@@ -268,6 +268,9 @@ type Letters interface {
 	Act(ctx context.Context, queue string, a Action) (int64, error)
 }
 
+// WithoutLetters is a Remote that has no dead letters, and words of its own for that.
+type WithoutLetters interface{ NoLetters() error }
+
 // Shelves is a Remote that can show what it holds besides dead letters.
 type Shelves interface {
 	// Waiting reads some of the messages of a queue that wait for these delays, in

@@ -23,7 +23,8 @@ const dropsEvery = 10 * time.Second
 func (d *drops) told(queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.more++; time.Since(d.since) < dropsEvery {
+	d.more++
+	if time.Since(d.since) < dropsEvery {
 		return
 	}
 	d.log.Warn("messages were dropped: Redis keeps none for a subscriber that takes none, or takes them too slowly", "queue", queue, "messages", d.more)

@@ -124,15 +124,15 @@ func (h *hub) session() error {
 	defer cancel()
 	conn := h.b.client.Subscribe(ctx)
 	ended := make(chan error, 1)
+	var receiving sync.WaitGroup
 	defer func() {
-		conn.Close()
-		<-ended
+		if err := conn.Close(); err != nil {
+			h.b.log.Debug("a connection was not closed in order", "error", err)
+		}
+		receiving.Wait()
 	}()
 	subscribed, err := h.adjust(ctx, conn, nil)
-	go func() {
-		ended <- h.receive(ctx, conn)
-		close(ended)
-	}()
+	receiving.Go(func() { ended <- h.receive(ctx, conn) })
 	for err == nil {
 		select {
 		case <-h.wake:

@@ -158,6 +158,9 @@ func (b *Broker) Depth(context.Context, string, []int64) (broker.Depth, error) {
 // errNoLetters is what every operation on dead letters ends with.
 var errNoLetters = protocol.Errorf(protocol.CodeUnsupported, "RedisAdapter does not support DLQ operations (pub/sub only)")
 
+// NoLetters implements broker.WithoutLetters.
+func (b *Broker) NoLetters() error { return errNoLetters }
+
 // Browse refuses.
 func (b *Broker) Browse(context.Context, string, int, protocol.MessageID) ([]broker.Letter, error) {
 	return nil, errNoLetters

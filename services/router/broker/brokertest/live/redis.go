@@ -16,17 +16,22 @@ var sharedRedis one[Redis]
 // their own.
 func SharedRedis(t testing.TB) *Redis {
 	t.Helper()
-	return sharedRedis.get(t, "Redis", func() (*Redis, error) {
-		dir, err := os.MkdirTemp("", "waybill-redis-")
-		if err != nil {
-			return nil, err
-		}
-		r, err := newRedis(dir)
-		if err != nil {
-			return nil, err
-		}
-		return r, r.start()
-	})
+	return sharedRedis.get(t, "Redis", runRedis)
+}
+
+func runRedis() (*Redis, error) {
+	dir, err := os.MkdirTemp("", "waybill-redis-")
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRedis(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.start(); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // StartRedis starts one for this test alone, that may be killed and started again.
