@@ -355,7 +355,6 @@ func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 		if l.wasAdopted(e) {
 			return
 		}
-		q.arrived++
 		l.received(q, e, m)
 	}
 	l.blocks.saw(e, true, false)

@@ -45,7 +45,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 			}
 		}
 	}
-	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]), Waiting: n[1], Dead: n[3]}, b.failed("the queue "+s.address+" could not be looked at", err)
+	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]), Waiting: n[1], Dead: n[3], Taken: n[2]}, b.failed("the queue "+s.address+" could not be looked at", err)
 }
 
 // settled has what was confirmed for a queue be in it, if that is being done: the

@@ -202,6 +202,12 @@ func (s *store) Demand(queue string, d broker.Demand) {
 	}
 }
 
+// Rest takes nothing more for the queue.
+func (s *store) Rest(queue string, done func(still bool)) {
+	s.Demand(queue, broker.Demand{})
+	s.poster.Post(func() { done(true) })
+}
+
 // Bind has the queue receive the topic.
 func (s *store) Bind(queue, topic string, done func()) {
 	p := s.place(queue)
