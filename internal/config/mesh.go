@@ -28,6 +28,7 @@ const (
 	AdapterRabbitMQ = "rabbitmq"
 	AdapterArtemis  = "artemis"
 	AdapterPulsar   = "pulsar"
+	AdapterRedis    = "redis"
 )
 
 // maxMillis is a year.
@@ -98,6 +99,7 @@ func rabbitKeys() []Key {
 			Name: "priority_field", Check: member,
 			Doc: "The member of a message's data that is its priority, a whole number, where its subscriber has max_priority.",
 		},
+		delayKey(),
 	}
 }
 

@@ -49,8 +49,9 @@ func pulsarKeys() []Key {
 		{Name: "namespace", Default: scope.DefaultPulsarNamespace, Check: scope.CheckToken, Doc: "The namespace that topics are in, which has to be there."},
 		{
 			Name: "negative_ack_redelivery_delay_ms", Kind: Number, Default: int64(DefaultPulsarDelayMs), Least: 1, Most: maxMillis,
-			Doc: "How long every failed message waits before its next try.",
+			Doc: "How long every failed message waits before its next try, where delay is native.",
 		},
+		delayKey(),
 	}
 }
 

@@ -203,3 +203,18 @@ func (m *inProcess) brokers() ([]broker.Remote, error) {
 	b, err := m.on(m.log)
 	return []broker.Remote{b}, err
 }
+
+// capabilities are those of the broker that its queues are on.
+func (m *inProcess) capabilities(t *testing.T) broker.Capabilities {
+	t.Helper()
+	b, err := m.on(m.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	return b.Capabilities()
+}

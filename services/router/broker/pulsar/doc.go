@@ -48,7 +48,9 @@ type Options struct {
 	// RetryDelay is how long every failed message waits before its next try, in whole
 	// milliseconds; default DefaultRetryDelay.
 	RetryDelay time.Duration
-	Logger     *slog.Logger // default none
+	// MeshDelay has what failed wait in the mesh instead, each for its own delay.
+	MeshDelay bool
+	Logger    *slog.Logger // default none
 }
 
 func (o Options) withDefaults() Options {

@@ -91,7 +91,12 @@ func (b *Broker) Name() string { return b.o.Name }
 func (b *Broker) Durability() string { return protocol.DurabilityFsync }
 
 // Capabilities of Pulsar.
-func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
+func (b *Broker) Capabilities() broker.Capabilities {
+	if b.o.MeshDelay {
+		return Capabilities.WithMeshDelay()
+	}
+	return Capabilities
+}
 
 // Defaults hold for subscribers that say nothing.
 func (b *Broker) Defaults() broker.Defaults {
