@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -72,7 +73,14 @@ type writer struct {
 	waiting  []*outgoing
 	inFlight int
 	oldest   time.Time // when something was confirmed last, or nothing was in flight
-	broken   bool      // its producer is not used any more
+}
+
+// producer is one that is not used any more once its connection is lost. The client
+// would make the connection again, and has been seen to write with a producer that it
+// is about to change.
+type producer struct {
+	pulsar.Producer
+	lost atomic.Bool
 }
 
 // write has a message written to a topic.
@@ -132,7 +140,7 @@ func (w *writer) nudge() {
 // run writes until nothing was to be written for a while.
 func (w *writer) run() {
 	defer close(w.left)
-	var p pulsar.Producer
+	var p *producer
 	defer func() {
 		if p != nil {
 			p.Close()
@@ -163,29 +171,40 @@ func (w *writer) run() {
 
 // producer is the one that is written with, another if the one there is cannot be
 // used any more.
-func (w *writer) producer(p pulsar.Producer) pulsar.Producer {
+func (w *writer) producer(p *producer) *producer {
 	w.mu.Lock()
-	over := w.broken || w.inFlight > 0 && time.Since(w.oldest) > confirmWait
+	late := w.inFlight > 0 && time.Since(w.oldest) > confirmWait
 	wanted := len(w.waiting) > 0
 	w.mu.Unlock()
-	if p != nil && over {
+	if p != nil && (late || p.lost.Load()) {
 		p.Close() // what is in flight is unknown
 		p = nil
 	}
 	if p != nil || !wanted {
 		return p
 	}
-	p, err := w.b.client.CreateProducer(pulsar.ProducerOptions{
-		Topic: w.topic, SendTimeout: -1, MaxPendingMessages: 2 * atOnce, DisableBatching: true, BackOffPolicyFunc: newPatience,
-	})
+	made, err := w.produce()
 	if err != nil {
 		w.refuse(fmt.Errorf("%w (%w)", remote.ErrNotWritten, err))
 		return nil
 	}
-	w.mu.Lock()
-	w.broken = false
-	w.mu.Unlock()
-	return p
+	return made
+}
+
+// produce makes a producer. The client asks how it is to connect again when the
+// connection is lost, and then does not.
+func (w *writer) produce() (*producer, error) {
+	p := &producer{}
+	var err error
+	p.Producer, err = w.b.client.CreateProducer(pulsar.ProducerOptions{
+		Topic: w.topic, SendTimeout: -1, MaxPendingMessages: 2 * atOnce, DisableBatching: true, MaxReconnectToBroker: new(uint(0)),
+		BackOffPolicyFunc: func() backoff.Policy {
+			p.lost.Store(true)
+			w.nudge()
+			return newPatience()
+		},
+	})
+	return p, err
 }
 
 // refuse has nobody wait for what is not written.
@@ -200,10 +219,10 @@ func (w *writer) refuse(err error) {
 }
 
 // send writes what waits.
-func (w *writer) send(p pulsar.Producer) {
+func (w *writer) send(p *producer) {
 	for {
 		w.mu.Lock()
-		if len(w.waiting) == 0 || w.inFlight >= atOnce || w.broken {
+		if len(w.waiting) == 0 || w.inFlight >= atOnce || p.lost.Load() {
 			w.mu.Unlock()
 			return
 		}
@@ -216,26 +235,33 @@ func (w *writer) send(p pulsar.Producer) {
 		w.inFlight++
 		w.mu.Unlock()
 		if o.ctx.Err() != nil {
-			w.sent(o, remote.ErrNotWritten)
+			w.sent(p, o, remote.ErrNotWritten)
 			continue
 		}
-		p.SendAsync(context.Background(), o.message, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { w.sent(o, err) })
+		p.SendAsync(context.Background(), o.message, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { w.sent(p, o, err) })
 	}
 }
 
 // sent answers for a message.
-func (w *writer) sent(o *outgoing, err error) {
+func (w *writer) sent(p *producer, o *outgoing, err error) {
+	if unusable(err) {
+		p.lost.Store(true)
+	}
 	w.mu.Lock()
 	w.inFlight--
 	w.oldest = time.Now()
 	more := len(w.waiting) > 0 && w.inFlight <= atOnce/2
-	w.broken = w.broken || errors.Is(err, pulsar.ErrProducerClosed) || errors.Is(err, pulsar.ErrTopicNotfound) ||
-		errors.Is(err, pulsar.ErrTopicTerminated) || errors.Is(err, pulsar.ErrProducerFenced)
 	w.mu.Unlock()
 	if more {
 		w.nudge()
 	}
 	o.done(whatBecame(err))
+}
+
+// unusable says whether a producer that failed so fails always.
+func unusable(err error) bool {
+	return errors.Is(err, pulsar.ErrProducerClosed) || errors.Is(err, pulsar.ErrTopicNotfound) ||
+		errors.Is(err, pulsar.ErrTopicTerminated) || errors.Is(err, pulsar.ErrProducerFenced)
 }
 
 // whatBecame says so in the words of the stores.
