@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-stomp/stomp/v3/frame"
+
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
@@ -68,37 +70,63 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// TestKilledBroker: the broker is killed again and again while messages are
-// published, settled, fail and are given up. Each that was confirmed is handled in
-// the end, or dead, and after each start messages flow within seconds, over as many
-// connections as before.
+// moments are those at which a broker is killed: just after it was sent a frame that
+// a client wants to be sure of.
+var moments = []struct {
+	name string
+	is   func(*frame.Frame) bool
+}{
+	{"a publish", func(f *frame.Frame) bool { return attemptSent(f) == "1" }},
+	{"a settlement", func(f *frame.Frame) bool { return f.Command == frame.ACK }},
+	{"a retry", func(f *frame.Frame) bool { return attemptSent(f) == "2" }},
+}
+
+// attemptSent is the attempt of the message that is sent to the queue.
+func attemptSent(f *frame.Frame) string {
+	if f.Command != frame.SEND || f.Header.Get(frame.Destination) != "/queue/kill/tasks" {
+		return ""
+	}
+	return f.Header.Get(protocol.HeaderAttempt)
+}
+
+// TestKilledBroker: the broker is killed in the middle of publishes, settlements and
+// retries, three times of each, while others are under way. Each message that was
+// confirmed is handled in the end, or dead, and after each start messages flow within
+// seconds, over as many connections as before.
 func TestKilledBroker(t *testing.T) {
 	t.Parallel()
 	server := live.StartArtemis(t)
-	p := on(t, server, server.URL())
+	tap := newTap(t, server)
+	tap.forget()
+	p := on(t, server, tap.url())
 	l := p.load("kill")
 	harness.Await(t, "all kinds of messages", func() bool {
 		q := p.mesh.Queue("kill", "tasks")
 		return q.Dead > 0 && q.Counters[protocol.CountRetried] > 0 && q.Counters[protocol.CountAcknowledged] > 10
 	})
-	kills := 3
+	rounds := 3
 	soak, began := harness.Soak(t), time.Now()
 	if soak > 0 {
-		kills = 20
+		rounds = 20
 	}
 	now, _ := server.Connections(t)
-	for n := 0; n < kills || time.Since(began) < soak; n++ {
-		l.progress(100)
-		server.Kill(t)
-		server.Start(t)
-		began := time.Now()
-		l.progress(100)
-		t.Logf("messages flow %v after start %d", time.Since(began), n+1)
-		if again, ever := server.Connections(t); ever > 2*now {
-			t.Errorf("%d connections are there and %d were made after the start, %d before", again, ever, now)
+	for n := 0; n < rounds || time.Since(began) < soak; n++ {
+		for _, moment := range moments {
+			harness.Receive(t, moment.name, tap.seen(moment.is))
+			server.Kill(t)
+			server.Start(t)
+			began := time.Now()
+			l.progress(50)
+			t.Logf("messages flow %v after the start that followed %s", time.Since(began), moment.name)
+			if again, ever := server.Connections(t); ever > 2*now {
+				t.Errorf("%d connections are there and %d were made after the start, %d before", again, ever, now)
+			}
 		}
 	}
 	l.finish()
+	if ids := tap.stale(); len(ids) > 0 {
+		t.Errorf("the broker should not have been sent: %v", ids)
+	}
 	p.noErrors()
 }
 

@@ -26,6 +26,7 @@ func TestOnTheBroker(t *testing.T) {
 		for name, test := range map[string]func(*place){
 			"Stages": (*place).stages, "PlainClient": (*place).plainClient, "Strangers": (*place).strangers, "Topic": (*place).topic,
 			"MissingDeadLetters": (*place).missingDeadLetters, "ManyDeadLetters": (*place).manyDeadLetters, "FreshFlow": (*place).freshFlow,
+			"Vanishing": (*place).vanishing,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
