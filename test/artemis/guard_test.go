@@ -2,7 +2,9 @@ package artemis_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,13 +45,12 @@ func (p *place) reissued(tap *wiretap) {
 	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, "reissued/tasks") == 0 })
 }
 
-// TestRouterReplaced: a route that goes to another router while its handler runs is
+// routerReplaced: a route that goes to another router while its handler runs is
 // consumed there, over a connection of its own. The first router, which goes on with
 // other routes, settles nothing of it, and the message is handled again at no cost.
 // No connection is lost over it.
-func TestRouterReplaced(t *testing.T) {
+func routerReplaced(t *testing.T, server *live.Artemis) {
 	const routes = 32
-	server := live.SharedArtemis(t)
 	tap := newTap(t, server)
 	p := on(t, server, tap.url())
 	deliveries := make(chan harness.Taken, 4*routes)
@@ -113,5 +114,28 @@ func (p *place) vanishing() {
 	}
 	if q := p.mesh.Queue("vanishing", "tasks"); q.Counters[protocol.CountVanished] != protocol.MaxVanished || q.Counters[protocol.CountFailed] != 0 {
 		p.Errorf("counted are %v", q.Counters)
+	}
+}
+
+// moved: messages move to the broker and away from it while they are published and
+// handled, and nothing is lost, handled twice or out of order. A broker that cannot be
+// used changes nothing.
+func moved(t *testing.T, server *live.Artemis) {
+	m := harness.Start(t)
+	f := harness.Begin(t, m)
+	f.More(20)
+	refused := m.Run("config", "apply", harness.OnArtemis(t, "stomp://waybill:s3cret@127.0.0.1:1")[1])
+	if refused.Code == 0 || !strings.Contains(refused.Stderr, "127.0.0.1:1") || strings.Contains(refused.Stderr, "s3cret") {
+		t.Errorf("a broker that is not there: %+v", refused)
+	}
+	for _, adapter := range []string{fmt.Sprintf("{name: artemis, config: {url: %q}}", server.URL()), "{name: builtin}"} {
+		m.Apply("adapter: " + adapter)
+		f.More(40)
+	}
+	f.End(false)
+	for _, name := range []string{"builtin", "artemis"} {
+		if !f.Took[name] {
+			t.Errorf("nothing was published to %s", name)
+		}
 	}
 }

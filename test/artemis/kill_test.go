@@ -130,10 +130,9 @@ func TestKilledBroker(t *testing.T) {
 	p.noErrors()
 }
 
-// TestFailingLink: the link to the broker is cut, falls silent and is slow. Nothing
+// failingLink: the link to the broker is cut, falls silent and is slow. Nothing
 // is lost, and there is no storm of connections and errors.
-func TestFailingLink(t *testing.T) {
-	server := live.SharedArtemis(t)
+func failingLink(t *testing.T, server *live.Artemis) {
 	link := harness.NewLink(t, server.Address())
 	p := on(t, server, strings.Replace(server.URL(), server.Address(), link.Address(), 1))
 	l := p.load("link")
@@ -259,15 +258,14 @@ func (l *load) finish() {
 	}
 }
 
-// TestBrokersOwnBound: a message is delivered again and again, since routers lose
+// brokersOwnBound: a message is delivered again and again, since routers lose
 // their connection; it is neither given up nor at a later attempt. A soak does so
 // more often than a broker allows that was not told otherwise.
-func TestBrokersOwnBound(t *testing.T) {
+func brokersOwnBound(t *testing.T, server *live.Artemis) {
 	rounds := 3
 	if harness.Soak(t) > 0 {
 		rounds = 12
 	}
-	server := live.SharedArtemis(t)
 	p := on(t, server, server.URL())
 	deliveries, _ := p.work("bound", "tasks", client.Concurrency(2*rounds)) // each handler runs on
 	p.publish(client.Queue("bound", "tasks"), "x")
