@@ -32,7 +32,7 @@ func mustStart(t *testing.T, dir string) *natsserver.Server {
 
 func mustStop(t *testing.T, s *natsserver.Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)

@@ -66,6 +66,10 @@ func (l *lane) Forget(name string) bool {
 	if q.ledger != nil {
 		q.ledger.Slot = nil
 	}
+	if q.transit != nil {
+		q.transit = nil
+		l.noteMove(q)
+	}
 	q.lane = nil // routes that lead to it look again
 	delete(l.queues, name)
 	delete(l.named, name)

@@ -130,6 +130,11 @@ func (l *lane) Opened(led *ledger.Ledger) {
 		l.replayed(e)
 	}
 	l.closed.Open(led, l)
+	if len(l.remotes) > 0 { // where a queue is to be may have changed while nobody had the lane
+		for _, q := range l.queues {
+			l.move(q)
+		}
+	}
 	l.takeover.begin(l)
 }
 

@@ -77,25 +77,36 @@ func (l *lane) place(p *placement) {
 
 // move has a queue's publishes go where they are to.
 func (l *lane) move(q *queue) {
-	if now := l.storeFor(q); now != q.store && (!l.isUsed(q.store) || !l.movesStill(q)) {
-		q.store, q.before = now, q.staged
+	switch now := l.storeFor(q); {
+	case now != q.store && (!l.isUsed(q.store) || !l.movesStill(q)):
+		l.moveTo(q, now)
+	case q.transit == nil: // the last owner did not come to note it
 		l.beginMove(q)
-		q.renew() // another broker may have other defaults
-		if q.bound != nil && !q.bound.Ended {
-			l.bindRemote(q)
-			l.rebound(q)
-		}
-		for _, r := range l.remotes {
-			if broker.Store(r.store) == now {
-				delete(r.emptied, q.name)
-			}
-		}
+	default:
+		l.forgetMove(q)
 	}
 	l.unbindElsewhere(q)
 	if len(q.consumers) > 0 || q.jobs != nil {
 		q.demand()
 	}
 	l.unpark(q)
+}
+
+func (l *lane) moveTo(q *queue, to broker.Store) {
+	last := q.transit
+	q.store, q.before, q.transit = to, q.staged, nil
+	l.beginMove(q)
+	if last != nil && q.transit == nil {
+		l.noteMove(q)
+	}
+	q.renew() // another broker may have other defaults
+	if q.bound != nil && !q.bound.Ended {
+		l.bindRemote(q)
+		l.rebound(q)
+	}
+	if r := l.remoteAt(to); r != nil {
+		delete(r.emptied, q.name)
+	}
 }
 
 // movesStill says whether a queue has not come to the end of an earlier move. Those of
@@ -108,10 +119,12 @@ func (l *lane) movesStill(q *queue) bool {
 	return slices.ContainsFunc(t.queues, l.isMoving)
 }
 
-func (l *lane) isMoving(q *queue) bool { return q.transit != nil || l.waits(q) }
+func (l *lane) isMoving(q *queue) bool { return q.transit.lasts() || l.waits(q) }
 
 // transit is the move of a queue that is in order, or of which nobody has said whether
-// it is: a note in the lane's ledger, so that the next owner goes on with it.
+// it is: a note in the lane's ledger, so that the next owner goes on with it. It is
+// kept while a broker has the queue that had it before: where what came first is cannot
+// be seen from what the brokers hold.
 type transit struct {
 	To string `json:"to"` // the broker's id
 	// From is the first that comes after what is elsewhere, of what is in the mesh.
@@ -119,7 +132,14 @@ type transit struct {
 	// Until is how many messages of the queue have ended when all have that were published
 	// before; 0: nobody knows.
 	Until int64 `json:"until,omitempty"`
+	// Emptied are the ids of brokers that held nothing any more of what comes before
+	// when the move had Ended.
+	Emptied []string `json:"emptied,omitempty"`
+	Ended   bool     `json:"ended,omitempty"`
 }
+
+// lasts says whether there may be something that comes before.
+func (t *transit) lasts() bool { return t != nil && !t.Ended }
 
 const movingNote = "moving/" // followed by the queue's name
 
@@ -132,22 +152,32 @@ func (l *lane) beginMove(q *queue) {
 	m := &transit{To: l.s.builtin.Name(), Until: ledger.In(l.counters(q.name)) + q.before}
 	if r := l.remoteAt(q.store); r != nil {
 		m.To = r.id
-	} else if q.ledger != nil {
-		for e := range l.ledger.EntriesIn(func(of *ledger.Queue) bool { return of == q.ledger }) {
+	} else {
+		for e := range l.ledger.EntriesIn(func(of *ledger.Queue) bool { return of.Name == q.name }) {
 			m.From = max(m.From, e.Key+1)
 		}
 	}
-	value, err := json.Marshal(m)
+	q.transit = m
+	l.noteMove(q)
+}
+
+// noteMove notes what q.transit says.
+func (l *lane) noteMove(q *queue) {
+	var value []byte
+	var err error
+	if q.transit != nil {
+		value, err = json.Marshal(q.transit)
+	}
 	if err == nil {
 		err = l.ledger.PutNote(movingNote+q.name, value, nil)
 	}
 	if err != nil {
 		l.s.log.Error("the move of a queue cannot be noted", "queue", q.name, "error", err)
 	}
-	q.transit = m
 }
 
-// resumeMove goes on with a move of the lane's last owner.
+// resumeMove has a queue be where it was with the lane's last owner, and goes on with
+// its move.
 func (l *lane) resumeMove(q *queue) {
 	if len(l.remotes) == 0 {
 		return
@@ -168,17 +198,37 @@ func (l *lane) resumeMove(q *queue) {
 	case m.To == l.s.builtin.Name():
 		q.transit, q.store = m, l.store
 	}
+	for _, id := range m.Emptied {
+		if r := l.remoteOf(id); r != nil {
+			r.emptied[q.name] = true
+		}
+	}
 }
 
-// endMove forgets a move when nothing comes before any more.
+// endMove ends a move when nothing comes before any more.
 func (l *lane) endMove(q *queue) {
-	if q.transit == nil || l.waits(q) {
+	if !q.transit.lasts() || l.waits(q) {
+		return
+	}
+	q.transit.Ended = true
+	for _, r := range l.remotes {
+		if r.emptied[q.name] {
+			q.transit.Emptied = append(q.transit.Emptied, r.id)
+		}
+	}
+	l.noteMove(q)
+	l.forgetMove(q)
+}
+
+// forgetMove forgets a move that has ended when no broker has the queue that had it
+// before.
+func (l *lane) forgetMove(q *queue) {
+	elsewhere := func(r *remote) bool { return l.isElsewhere(q, r) }
+	if q.transit == nil || !q.transit.Ended || slices.ContainsFunc(l.remotes, elsewhere) {
 		return
 	}
 	q.transit = nil
-	if err := l.ledger.PutNote(movingNote+q.name, nil, nil); err != nil {
-		l.s.log.Error("the move of a queue is not forgotten", "queue", q.name, "error", err)
-	}
+	l.noteMove(q)
 }
 
 // isUsed says whether the lane has that store still.
@@ -286,12 +336,12 @@ func (q *queue) isNew(e *broker.Entry) bool {
 	if isRemote(e) {
 		return q.isRemote() && q.lane.moves.waiting[q] != nil && q.lane.storeOf(e) == q.store
 	}
-	return q.transit != nil && !q.isRemote() && e.Key >= q.transit.From
+	return q.transit.lasts() && !q.isRemote() && e.Key >= q.transit.From
 }
 
 // unpark delivers it when it has not to wait any more.
 func (l *lane) unpark(q *queue) {
-	if q.transit == nil && len(q.parked) == 0 || l.waits(q) || len(q.consumers) == 0 && q.jobs == nil {
+	if !q.transit.lasts() && len(q.parked) == 0 || l.waits(q) || len(q.consumers) == 0 && q.jobs == nil {
 		return
 	}
 	l.endMove(q)
@@ -461,7 +511,7 @@ func (l *lane) looked(q *queue, x *sight, behind []*remote, saw seen) {
 // sightsFor is how many looks have to find nothing. While a queue waits nothing of its
 // new place ends, so that its counter says whether all of before have.
 func (l *lane) sightsFor(q *queue) int {
-	if m := q.transit; m != nil && m.Until > 0 && ledger.Out(l.counters(q.name)) >= m.Until {
+	if m := q.transit; m.lasts() && m.Until > 0 && ledger.Out(l.counters(q.name)) >= m.Until {
 		return emptySights
 	}
 	return unsureSights
