@@ -92,9 +92,12 @@ func routerReplaced(t *testing.T, server *live.Artemis) {
 	p.noErrors()
 }
 
-// vanishing: a message whose workers vanish again and again is dead in the end,
+// TestVanishing: a message whose workers vanish again and again is dead in the end,
 // at its first attempt and with that reason; others in its queue are handled.
-func (p *place) vanishing() {
+func TestVanishing(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	p := on(t, server, server.URL())
 	poison := p.publish(client.Queue("vanishing", "tasks"), harness.Hold)
 	for n := range protocol.MaxVanished {
 		w := harness.StartWorker(p, harness.WorkerSpec{URL: p.mesh.URL, Execution: "vanishing", Route: "tasks", Concurrency: 2})

@@ -258,10 +258,31 @@ func (l *load) finish() {
 	}
 }
 
-// brokersOwnBound: a message is delivered again and again, since routers lose
+// A broker that cannot be reached fails the start, with its address and without its
+// password.
+func TestUnreachableBroker(t *testing.T) {
+	t.Parallel()
+	up := harness.Up(t, filepath.Join(t.TempDir(), "data"), harness.OnArtemis(t, "stomp://waybill:s3cret@127.0.0.1:1")...)
+	if code := up.Exit(harness.Guard); code == 0 {
+		t.Error("it exits with 0")
+	}
+	if out := up.Output(); !strings.Contains(out, "127.0.0.1:1") || strings.Contains(out, "s3cret") {
+		t.Errorf("it says %q", out)
+	}
+}
+
+// TestPolicy: what a broker does on its own does not count, or it is not used.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	server := live.StartArtemis(t)
+	t.Run("OwnBound", func(t *testing.T) { ownBound(t, server) })
+	t.Run("Settings", func(t *testing.T) { settings(t, server) })
+}
+
+// ownBound: a message is delivered again and again, since routers lose
 // their connection; it is neither given up nor at a later attempt. A soak does so
 // more often than a broker allows that was not told otherwise.
-func brokersOwnBound(t *testing.T, server *live.Artemis) {
+func ownBound(t *testing.T, server *live.Artemis) {
 	rounds := 3
 	if harness.Soak(t) > 0 {
 		rounds = 12
@@ -284,24 +305,8 @@ func brokersOwnBound(t *testing.T, server *live.Artemis) {
 	}
 }
 
-// A broker that cannot be reached fails the start, with its address and without its
-// password.
-func TestUnreachableBroker(t *testing.T) {
-	t.Parallel()
-	up := harness.Up(t, filepath.Join(t.TempDir(), "data"), harness.OnArtemis(t, "stomp://waybill:s3cret@127.0.0.1:1")...)
-	if code := up.Exit(harness.Guard); code == 0 {
-		t.Error("it exits with 0")
-	}
-	if out := up.Output(); !strings.Contains(out, "127.0.0.1:1") || strings.Contains(out, "s3cret") {
-		t.Errorf("it says %q", out)
-	}
-}
-
-// A broker whose settings would act instead of the mesh fails the start, and the
-// setting is named.
-func TestSettingsAgainstTheContract(t *testing.T) {
-	t.Parallel()
-	server := live.StartArtemis(t)
+// settings that would act instead of the mesh fail the start, and are named.
+func settings(t *testing.T, server *live.Artemis) {
 	for setting, json := range map[string]string{
 		"max-delivery-attempts": `{"maxDeliveryAttempts":1}`,
 		"address-full-policy":   `{"maxDeliveryAttempts":-1,"addressFullMessagePolicy":"DROP"}`,

@@ -26,29 +26,28 @@ func TestOnTheBroker(t *testing.T) {
 		test func(t *testing.T, server *live.Artemis)
 	}{
 		{"Parts", parts}, {"Frames", frames}, {"ConnectionCut", connectionCut}, {"RouterReplaced", routerReplaced},
-		{"FailingLink", failingLink}, {"BrokersOwnBound", brokersOwnBound}, {"Moved", moved},
+		{"FailingLink", failingLink}, {"Moved", moved},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.test(t, live.SharedArtemis(t)) })
+		t.Run(part.name, func(t *testing.T) { part.test(t, shared(t)) })
 	}
 }
 
 // parts share one mesh.
 func parts(t *testing.T, server *live.Artemis) {
-	shared := on(t, server, server.URL())
+	all := on(t, server, server.URL())
 	t.Cleanup(func() { // once all have ended
 		if n := server.Depth(t, "DLQ"); n != 0 {
 			t.Errorf("the broker has given up %d messages of its own", n)
 		}
-		shared.noErrors()
+		all.noErrors()
 	})
 	for name, test := range map[string]func(*place){
 		"Stages": (*place).stages, "PlainClient": (*place).plainClient, "Strangers": (*place).strangers, "Topic": (*place).topic,
 		"MissingDeadLetters": (*place).missingDeadLetters, "ManyDeadLetters": (*place).manyDeadLetters, "FreshFlow": (*place).freshFlow,
-		"Vanishing": (*place).vanishing,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := shared.mesh.For(t)
+			m := all.mesh.For(t)
 			test(&place{T: t, mesh: m, server: server, client: m.Connect()})
 		})
 	}
