@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -31,31 +32,31 @@ func TestAServerThatIsNotThereIsNamed(t *testing.T) {
 }
 
 func TestConnectingInProcess(t *testing.T) {
-	s := mustServer(t)
-	nc, err := mesh.Connect(guard(t), mesh.ConnectOptions{InProcess: s.InProcess()})
+	s := meshtest.Server(t)
+	nc, err := mesh.Connect(meshtest.Context(t), mesh.ConnectOptions{InProcess: s.InProcess()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if err := nc.FlushWithContext(guard(t)); err != nil {
+	if err := nc.FlushWithContext(meshtest.Context(t)); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestNothingIsSentLaterWithoutABuffer(t *testing.T) {
-	s := mustServer(t)
-	nc, err := mesh.Connect(guard(t), mesh.ConnectOptions{URL: s.URL(), NoBuffer: true})
+	s := meshtest.Server(t)
+	nc, err := mesh.Connect(meshtest.Context(t), mesh.ConnectOptions{URL: s.URL(), NoBuffer: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
 	lost := nc.StatusChanged(nats.RECONNECTING)
-	if err := s.Stop(guard(t)); err != nil {
+	if err := s.Stop(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-lost:
-	case <-guard(t).Done():
+	case <-meshtest.Context(t).Done():
 		t.Fatal("the lost connection was not noticed")
 	}
 	if err := nc.Publish("x", nil); err == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -21,7 +22,7 @@ func stockNATS(t *testing.T, o *server.Options) *nats.Conn {
 	}
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	nc, err := mesh.Connect(guard(t), mesh.ConnectOptions{URL: s.ClientURL()})
+	nc, err := mesh.Connect(meshtest.Context(t), mesh.ConnectOptions{URL: s.ClientURL()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestWhatANATSLacksIsNamed(t *testing.T) {
 		"small":        {server.Options{JetStream: true, MaxPayload: 64 << 10}, "max_payload is 65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := mesh.Probe(guard(t), stockNATS(t, &c.options))
+			found, err := mesh.Probe(meshtest.Context(t), stockNATS(t, &c.options))
 			if c.lacks == "" && err != nil || c.lacks != "" && (protocol.CodeOf(err) != protocol.CodeUnsupported || !strings.Contains(err.Error(), c.lacks)) {
 				t.Errorf("%v, want a lack of %q", err, c.lacks)
 			}
@@ -52,7 +53,7 @@ func TestWhatANATSLacksIsNamed(t *testing.T) {
 }
 
 func TestAPasswordIsNotTold(t *testing.T) {
-	_, err := mesh.Connect(guard(t), mesh.ConnectOptions{URL: "nats://me:secret@127.0.0.1:1,nats://me:secret@127.0.0.1:2", Patience: 1})
+	_, err := mesh.Connect(meshtest.Context(t), mesh.ConnectOptions{URL: "nats://me:secret@127.0.0.1:1,nats://me:secret@127.0.0.1:2", Patience: 1})
 	if protocol.CodeOf(err) != protocol.CodeUnavailable || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "127.0.0.1:2") {
 		t.Errorf("got %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -30,22 +31,22 @@ type answer struct {
 func double(_ context.Context, q question) (answer, error) { return answer{N: 2 * q.N}, nil }
 
 func TestARequestIsAnswered(t *testing.T) {
-	nc := mustConnect(t, mustServer(t))
+	nc := meshtest.Connect(t, meshtest.Server(t))
 	s := mustService(t, nc, "router")
 	if err := mesh.Endpoint(s, "double", "wb.test.double", double); err != nil {
 		t.Fatal(err)
 	}
-	got, err := mesh.Request[answer](guard(t), nc, "wb.test.double", map[string]any{"n": 21, "added_later": true})
+	got, err := mesh.Request[answer](meshtest.Context(t), nc, "wb.test.double", map[string]any{"n": 21, "added_later": true})
 	if err != nil || got.N != 42 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err := mesh.Request[answer](guard(t), nc, "wb.test.double", nil); err != nil || got.N != 0 {
+	if got, err := mesh.Request[answer](meshtest.Context(t), nc, "wb.test.double", nil); err != nil || got.N != 0 {
 		t.Errorf("null: got %+v, %v", got, err)
 	}
 }
 
 func TestErrorsKeepTheirCode(t *testing.T) {
-	nc := mustConnect(t, mustServer(t))
+	nc := meshtest.Connect(t, meshtest.Server(t))
 	s := mustService(t, nc, "router")
 	fail := func(name string, err error) {
 		t.Helper()
@@ -66,7 +67,7 @@ func TestErrorsKeepTheirCode(t *testing.T) {
 		"wb.test.panics":  {Code: protocol.CodeInternal},
 		"wb.test.nowhere": {Code: protocol.CodeUnavailable},
 	} {
-		_, err := mesh.Request[answer](guard(t), nc, subject, question{})
+		_, err := mesh.Request[answer](meshtest.Context(t), nc, subject, question{})
 		if !errors.Is(err, want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v, want %v", subject, err, want)
 		}
@@ -84,7 +85,7 @@ func TestErrorsKeepTheirCode(t *testing.T) {
 }
 
 func TestAHandlerThatStallsIsGivenUp(t *testing.T) {
-	nc := mustConnect(t, mustServer(t))
+	nc := meshtest.Connect(t, meshtest.Server(t))
 	s, err := mesh.NewService(nc, mesh.ServiceOptions{Name: "router"})
 	if err != nil {
 		t.Fatal(err)
@@ -109,13 +110,13 @@ func TestAHandlerThatStallsIsGivenUp(t *testing.T) {
 }
 
 func TestEveryInstanceIsGathered(t *testing.T) {
-	server := mustServer(t)
-	asker := mustConnect(t, server)
-	if got, err := mesh.Gather[answer](guard(t), asker, "wb.test.who", nil, 0); err != nil || len(got) != 0 {
+	server := meshtest.Server(t)
+	asker := meshtest.Connect(t, server)
+	if got, err := mesh.Gather[answer](meshtest.Context(t), asker, "wb.test.who", nil, 0); err != nil || len(got) != 0 {
 		t.Errorf("nobody there: got %v, %v", got, err)
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		s := mustService(t, mustConnect(t, server), "router")
+		s := mustService(t, meshtest.Connect(t, server), "router")
 		who := func(context.Context, question) (answer, error) { return answer{From: name}, nil }
 		if name == "c" {
 			who = func(context.Context, question) (answer, error) {
@@ -127,7 +128,7 @@ func TestEveryInstanceIsGathered(t *testing.T) {
 		}
 		mustFlush(t, s)
 	}
-	got, err := mesh.Gather[answer](guard(t), asker, "wb.test.who", nil, time.Second)
+	got, err := mesh.Gather[answer](meshtest.Context(t), asker, "wb.test.who", nil, time.Second)
 	if len(got) != 2 || got[0].From == got[1].From {
 		t.Errorf("got %v, want one answer of a and one of b", got)
 	}
@@ -138,14 +139,14 @@ func TestEveryInstanceIsGathered(t *testing.T) {
 
 func mustFlush(t *testing.T, s *mesh.Service) {
 	t.Helper()
-	if err := s.Flush(guard(t)); err != nil {
+	if err := s.Flush(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestMicroToolsSeeTheService(t *testing.T) {
-	server := mustServer(t)
-	s := mustService(t, mustConnect(t, server), "router")
+	server := meshtest.Server(t)
+	s := mustService(t, meshtest.Connect(t, server), "router")
 	if err := mesh.Endpoint(s, "double", "wb.test.double", double); err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +154,8 @@ func TestMicroToolsSeeTheService(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustFlush(t, s)
-	asker := mustConnect(t, server)
-	if _, err := mesh.Request[answer](guard(t), asker, "wb.test.double", question{N: 1}); err != nil {
+	asker := meshtest.Connect(t, server)
+	if _, err := mesh.Request[answer](meshtest.Context(t), asker, "wb.test.double", question{N: 1}); err != nil {
 		t.Fatal(err)
 	}
 	var ping micro.Ping
@@ -186,7 +187,7 @@ func ask(t *testing.T, nc *nats.Conn, subject string, answer any) {
 }
 
 func TestAnyVersionIsShownToMicroTools(t *testing.T) {
-	nc := mustConnect(t, mustServer(t))
+	nc := meshtest.Connect(t, meshtest.Server(t))
 	for given, want := range map[string]string{
 		"": "0.0.0", "v1.2.3-rc.1": "1.2.3-rc.1", "dev": "0.0.0+dev", "deadbeef dirty": "0.0.0+deadbeef-dirty",
 	} {
@@ -199,15 +200,15 @@ func TestAnyVersionIsShownToMicroTools(t *testing.T) {
 		if ping.Version != want {
 			t.Errorf("%q is shown as %q, want %q", given, ping.Version, want)
 		}
-		if err := s.Stop(guard(t)); err != nil {
+		if err := s.Stop(meshtest.Context(t)); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 func TestStopAnswersWhatHasArrived(t *testing.T) {
-	server := mustServer(t)
-	s := mustService(t, mustConnect(t, server), "router")
+	server := meshtest.Server(t)
+	s := mustService(t, meshtest.Connect(t, server), "router")
 	began, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	slow := func(context.Context, question) (answer, error) {
@@ -219,15 +220,15 @@ func TestStopAnswersWhatHasArrived(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustFlush(t, s)
-	asker := mustConnect(t, server)
+	asker := meshtest.Connect(t, server)
 	answered := make(chan error, 1)
 	go func() {
-		_, err := mesh.Request[answer](guard(t), asker, "wb.test.slow", nil)
+		_, err := mesh.Request[answer](meshtest.Context(t), asker, "wb.test.slow", nil)
 		answered <- err
 	}()
 	<-began
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.Stop(guard(t)) }()
+	go func() { stopped <- s.Stop(meshtest.Context(t)) }()
 	close(release)
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -235,7 +236,7 @@ func TestStopAnswersWhatHasArrived(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Errorf("what had arrived was answered with %v", err)
 	}
-	if _, err := mesh.Request[answer](guard(t), asker, "wb.test.slow", nil); protocol.CodeOf(err) != protocol.CodeUnavailable {
+	if _, err := mesh.Request[answer](meshtest.Context(t), asker, "wb.test.slow", nil); protocol.CodeOf(err) != protocol.CodeUnavailable {
 		t.Errorf("after Stop: got %v, want UNAVAILABLE", err)
 	}
 	if err := mesh.Endpoint(s, "late", "wb.test.late", slow); err == nil {
@@ -244,37 +245,37 @@ func TestStopAnswersWhatHasArrived(t *testing.T) {
 }
 
 func TestARawSubscriptionDrains(t *testing.T) {
-	server := mustServer(t)
-	s := mustService(t, mustConnect(t, server), "router")
+	server := meshtest.Server(t)
+	s := mustService(t, meshtest.Connect(t, server), "router")
 	var handled atomic.Int64
 	raw, err := s.Raw("publish", "wb.test.raw", "", func(*nats.Msg) { handled.Add(1) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustFlush(t, s)
-	asker := mustConnect(t, server)
+	asker := meshtest.Connect(t, server)
 	for range 1000 {
 		if err := asker.Publish("wb.test.raw", []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := asker.FlushWithContext(guard(t)); err != nil {
+	if err := asker.FlushWithContext(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := raw.Drain(guard(t)); err != nil {
+	if err := raw.Drain(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if n := handled.Load(); n != 1000 {
 		t.Errorf("%d of 1000 were handled when Drain returned", n)
 	}
-	if err := raw.Drain(guard(t)); err != nil {
+	if err := raw.Drain(meshtest.Context(t)); err != nil {
 		t.Errorf("draining again: %v", err)
 	}
 }
 
 func TestAServedEndpointDrainsItsRequests(t *testing.T) {
-	server := mustServer(t)
-	s := mustService(t, mustConnect(t, server), "dlq")
+	server := meshtest.Server(t)
+	s := mustService(t, meshtest.Connect(t, server), "dlq")
 	began, release := make(chan struct{}), make(chan struct{})
 	served, err := mesh.Serve(s, "show", "wb.test.show", func(context.Context, question) (answer, error) {
 		close(began)
@@ -286,9 +287,9 @@ func TestAServedEndpointDrainsItsRequests(t *testing.T) {
 	}
 	mustFlush(t, s)
 	answered := make(chan error, 1)
-	asker := mustConnect(t, server)
+	asker := meshtest.Connect(t, server)
 	go func() {
-		_, err := mesh.Request[answer](guard(t), asker, "wb.test.show", nil)
+		_, err := mesh.Request[answer](meshtest.Context(t), asker, "wb.test.show", nil)
 		answered <- err
 	}()
 	<-began
@@ -298,7 +299,7 @@ func TestAServedEndpointDrainsItsRequests(t *testing.T) {
 		t.Errorf("Drain did not wait for the request: %v", err)
 	}
 	close(release)
-	if err := served.Drain(guard(t)); err != nil {
+	if err := served.Drain(meshtest.Context(t)); err != nil {
 		t.Error(err)
 	}
 	if err := <-answered; err != nil {
@@ -307,8 +308,8 @@ func TestAServedEndpointDrainsItsRequests(t *testing.T) {
 }
 
 func TestStartAndStopUnderLoad(t *testing.T) {
-	server := mustServer(t)
-	asker := mustConnect(t, server)
+	server := meshtest.Server(t)
+	asker := meshtest.Connect(t, server)
 	done := make(chan struct{})
 	var load sync.WaitGroup
 	for range 4 {
@@ -319,7 +320,7 @@ func TestStartAndStopUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				_, err := mesh.Request[answer](guard(t), asker, "wb.test.double", question{N: 1})
+				_, err := mesh.Request[answer](meshtest.Context(t), asker, "wb.test.double", question{N: 1})
 				if err != nil && protocol.CodeOf(err) != protocol.CodeUnavailable {
 					t.Error(err)
 				}
@@ -327,7 +328,7 @@ func TestStartAndStopUnderLoad(t *testing.T) {
 		})
 	}
 	for range 20 {
-		nc := mustConnect(t, server)
+		nc := meshtest.Connect(t, server)
 		s := mustService(t, nc, "router")
 		if err := mesh.Endpoint(s, "double", "wb.test.double", double); err != nil {
 			t.Fatal(err)
@@ -335,7 +336,7 @@ func TestStartAndStopUnderLoad(t *testing.T) {
 		var stops sync.WaitGroup
 		for range 2 {
 			stops.Go(func() {
-				if err := s.Stop(guard(t)); err != nil {
+				if err := s.Stop(meshtest.Context(t)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -348,14 +349,14 @@ func TestStartAndStopUnderLoad(t *testing.T) {
 }
 
 func TestStoppingWithoutAConnection(t *testing.T) {
-	server := mustServer(t)
-	nc := mustConnect(t, server)
+	server := meshtest.Server(t)
+	nc := meshtest.Connect(t, server)
 	s := mustService(t, nc, "router")
 	if err := mesh.Endpoint(s, "double", "wb.test.double", double); err != nil {
 		t.Fatal(err)
 	}
 	nc.Close()
-	if err := s.Stop(guard(t)); err != nil {
+	if err := s.Stop(meshtest.Context(t)); err != nil {
 		t.Error(err)
 	}
 	if _, err := mesh.NewService(nc, mesh.ServiceOptions{Name: "router"}); err == nil {

@@ -154,27 +154,17 @@ func (o Options) server(name string) *server.Options {
 }
 
 // await runs the server's start, which returns when it takes clients or has
-// said to its log why it cannot.
+// said to its log why it cannot. A start is not cut short: the server must not be
+// shut down before it has come to its end.
 func await(ctx context.Context, srv *server.Server, log *logger) error {
-	started := make(chan struct{})
-	go func() {
-		srv.Start()
-		close(started)
-	}()
-	select {
-	case <-started:
-	case <-ctx.Done():
-		srv.Shutdown()
-		<-started
-		return fmt.Errorf("starting NATS: %w", ctx.Err())
-	}
+	srv.Start()
 	if text := log.fatal(); text != "" {
 		return protocol.Errorf(protocol.CodeUnavailable, "NATS cannot start: %s; if its address is taken, free it or choose another with --listen", text)
 	}
 	if !srv.ReadyForConnections(readyTimeout) {
 		return protocol.Errorf(protocol.CodeUnavailable, "NATS has started and takes no connections")
 	}
-	if err := ctx.Err(); err != nil { // both had come, and select took the other
+	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("starting NATS: %w", err)
 	}
 	return nil

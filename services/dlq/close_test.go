@@ -7,6 +7,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/books/bookstest"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -30,7 +31,7 @@ func TestClosedExecutionsAreNotRedriven(t *testing.T) {
 		t.Errorf("%d letters of the execution, want 20", left)
 	}
 	for _, q := range []protocol.DeadActRequest{{Queue: queueOf(1)}, {MessageID: letters[1].Message.ID.String()}} {
-		_, err := mesh.Request[protocol.DeadActReply](bookstest.Context(t), m.Conn, protocol.SubjectDeadRedrive, q)
+		_, err := mesh.Request[protocol.DeadActReply](meshtest.Context(t), m.Conn, protocol.SubjectDeadRedrive, q)
 		if protocol.CodeOf(err) != protocol.CodeExecutionClosed {
 			t.Errorf("redriving %+v: got %v, want EXECUTION_CLOSED", q, err)
 		}
@@ -55,13 +56,13 @@ func TestPurgedExecutionHasNoLetters(t *testing.T) {
 	m := running(t)
 	m.Hand(many(30, 3)...)
 	purged := protocol.CloseRequest{Execution: "e1", State: protocol.ExecutionPurged}
-	bookstest.Eventually(t, "its letters are dropped", func() bool { return tell(t, m, purged) == 0 })
+	meshtest.Eventually(t, "its letters are dropped", func() bool { return tell(t, m, purged) == 0 })
 	m.Hand(dead(queueOf(1), time.Hour), dead(queueOf(2), time.Hour))
-	bookstest.Eventually(t, "what came late is dropped", func() bool { return tell(t, m, purged) == 0 })
+	meshtest.Eventually(t, "what came late is dropped", func() bool { return tell(t, m, purged) == 0 })
 	if got := count(t, m); got != 21 {
 		t.Errorf("%d letters, want the neighbours' 21", got)
 	}
-	bookstest.Eventually(t, "they are counted", func() bool {
+	meshtest.Eventually(t, "they are counted", func() bool {
 		return request[protocol.Stats](t, m, protocol.SubjectStats, protocol.Empty{}).Counters[protocol.CountDiscarded] == 11
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/books/bookstest"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/dlq"
 )
@@ -30,7 +31,7 @@ func start(t *testing.T, m *bookstest.Mesh, instance string) *dlq.Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Start(bookstest.Context(t)); err != nil {
+	if err := s.Start(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stop(t, s) })
@@ -39,7 +40,7 @@ func start(t *testing.T, m *bookstest.Mesh, instance string) *dlq.Service {
 
 func stop(t *testing.T, s *dlq.Service) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), bookstest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), meshtest.Patience)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
@@ -51,7 +52,7 @@ func running(t *testing.T) *bookstest.Mesh {
 	m := bookstest.Start(t)
 	m.StartRouter(4)
 	start(t, m, "one")
-	bookstest.Eventually(t, "ready", func() bool {
+	meshtest.Eventually(t, "ready", func() bool {
 		return request[protocol.Ready](t, m, protocol.SubjectReady, protocol.Empty{}).Ready
 	})
 	return m
@@ -59,7 +60,7 @@ func running(t *testing.T) *bookstest.Mesh {
 
 func request[R any](t *testing.T, m *bookstest.Mesh, subject string, q any) R {
 	t.Helper()
-	r, err := mesh.Request[R](bookstest.Context(t), m.Conn, subject, q)
+	r, err := mesh.Request[R](meshtest.Context(t), m.Conn, subject, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestPagesStaySmall(t *testing.T) {
 		parcels[i].Meta.Error = strings.Repeat("\x01", protocol.MaxErrorText) // six bytes each in JSON
 	}
 	m.Hand(parcels...)
-	answer, err := m.Conn.RequestWithContext(bookstest.Context(t), protocol.SubjectDeadList, []byte(`{"limit":1000}`))
+	answer, err := m.Conn.RequestWithContext(meshtest.Context(t), protocol.SubjectDeadList, []byte(`{"limit":1000}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func TestRedriveStartsOver(t *testing.T) {
 	if n := count(t, m); n != 0 {
 		t.Errorf("%d letters are left", n)
 	}
-	bookstest.Eventually(t, "counted, and nothing on its way", func() bool {
+	meshtest.Eventually(t, "counted, and nothing on its way", func() bool {
 		stats := request[protocol.Stats](t, m, protocol.SubjectStats, protocol.Empty{})
 		return stats.Counters[protocol.CountRedriven] == 3 && stats.Gauges["moving"] == 0 && stats.Gauges["dead"] == 0
 	})
@@ -269,7 +270,7 @@ func TestDiscardForgets(t *testing.T) {
 			t.Errorf("discarding it, time %d: %d, want %d", i+1, n, want)
 		}
 	}
-	_, err := mesh.Request[protocol.DeadLetter](bookstest.Context(t), m.Conn, protocol.SubjectDeadShow, protocol.DeadShowRequest{MessageID: id})
+	_, err := mesh.Request[protocol.DeadLetter](meshtest.Context(t), m.Conn, protocol.SubjectDeadShow, protocol.DeadShowRequest{MessageID: id})
 	if protocol.CodeOf(err) != protocol.CodeNotFound {
 		t.Errorf("showing it: %v, want NOT_FOUND", err)
 	}
@@ -328,20 +329,20 @@ func TestRefusesUnclearRequests(t *testing.T) {
 	m.Hand(dead(queueOf(1), 0))
 	for _, q := range []protocol.DeadActRequest{{}, {Queue: queueOf(1), All: true}, {MessageID: "x", Queue: "y", Topic: "z"}} {
 		for _, subject := range []string{protocol.SubjectDeadRedrive, protocol.SubjectDeadDiscard} {
-			_, err := mesh.Request[protocol.DeadActReply](bookstest.Context(t), m.Conn, subject, q)
+			_, err := mesh.Request[protocol.DeadActReply](meshtest.Context(t), m.Conn, subject, q)
 			if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 				t.Errorf("%s %+v: got %v, want INVALID_ARGS", subject, q, err)
 			}
 		}
 	}
 	for _, q := range []protocol.DeadListRequest{{Offset: -1}, {Limit: -1}, {Limit: 1001}} {
-		_, err := mesh.Request[protocol.DeadPage](bookstest.Context(t), m.Conn, protocol.SubjectDeadList, q)
+		_, err := mesh.Request[protocol.DeadPage](meshtest.Context(t), m.Conn, protocol.SubjectDeadList, q)
 		if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 			t.Errorf("%+v: got %v, want INVALID_ARGS", q, err)
 		}
 	}
 	act := protocol.SubjectDeadLedger + ledger.Name("dlq", ledger.Of(queueOf(1), 4)) + ".act"
-	_, err := mesh.Request[protocol.Empty](bookstest.Context(t), m.Conn, act, map[string]any{"action": "whatever", "limit": 9})
+	_, err := mesh.Request[protocol.Empty](meshtest.Context(t), m.Conn, act, map[string]any{"action": "whatever", "limit": 9})
 	if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 		t.Errorf("an action that is none: got %v, want INVALID_ARGS", err)
 	}
@@ -361,7 +362,7 @@ func TestEachLetterGoesOneWay(t *testing.T) {
 	)
 	for i, subject := range []string{protocol.SubjectDeadRedrive, protocol.SubjectDeadRedrive, protocol.SubjectDeadDiscard} {
 		asked.Go(func() {
-			reply, err := mesh.Request[protocol.DeadActReply](bookstest.Context(t), m.Conn, subject, protocol.DeadActRequest{All: true})
+			reply, err := mesh.Request[protocol.DeadActReply](meshtest.Context(t), m.Conn, subject, protocol.DeadActRequest{All: true})
 			if err != nil {
 				t.Error(err)
 			}
@@ -377,7 +378,7 @@ func TestEachLetterGoesOneWay(t *testing.T) {
 	for _, a := range m.Await(redriven) {
 		seen[a.Message.ID] = true
 	}
-	bookstest.Eventually(t, "nothing is on its way", func() bool {
+	meshtest.Eventually(t, "nothing is on its way", func() bool {
 		return request[protocol.Stats](t, m, protocol.SubjectStats, protocol.Empty{}).Gauges["moving"] == 0
 	})
 	if back := len(m.Arrivals()); back != redriven || len(seen) != redriven {
@@ -394,7 +395,7 @@ func TestRedriveIsBoundedByWhatWasThere(t *testing.T) {
 	for round := range rounds {
 		redriven := make(chan int64, 1)
 		go func() {
-			reply, err := mesh.Request[protocol.DeadActReply](bookstest.Context(t), m.Conn, protocol.SubjectDeadRedrive, protocol.DeadActRequest{All: true})
+			reply, err := mesh.Request[protocol.DeadActReply](meshtest.Context(t), m.Conn, protocol.SubjectDeadRedrive, protocol.DeadActRequest{All: true})
 			if err != nil {
 				t.Error(err)
 			}
@@ -421,7 +422,7 @@ func TestLettersOutliveTheService(t *testing.T) {
 	m := bookstest.Start(t)
 	m.StartRouter(4)
 	s := start(t, m, "one")
-	bookstest.Eventually(t, "ready", func() bool {
+	meshtest.Eventually(t, "ready", func() bool {
 		return request[protocol.Ready](t, m, protocol.SubjectReady, protocol.Empty{}).Ready
 	})
 	m.Hand(many(60, 5)...)
@@ -443,8 +444,8 @@ func TestAnyInstanceAnswersForAll(t *testing.T) {
 	m.StartRouter(4)
 	first := start(t, m, "one")
 	start(t, m, "two")
-	bookstest.Eventually(t, "both have ledgers", func() bool {
-		stats, err := mesh.Gather[protocol.Stats](bookstest.Context(t), m.Conn, protocol.SubjectStats, protocol.Empty{}, 0)
+	meshtest.Eventually(t, "both have ledgers", func() bool {
+		stats, err := mesh.Gather[protocol.Stats](meshtest.Context(t), m.Conn, protocol.SubjectStats, protocol.Empty{}, 0)
 		return err == nil && len(stats) == 2 && stats[0].Gauges["ledgers"] == 2 && stats[1].Gauges["ledgers"] == 2
 	})
 	const n = 80
@@ -475,15 +476,15 @@ func TestTakenOverWhileRedriving(t *testing.T) {
 	var redriving sync.WaitGroup
 	redriving.Go(func() {
 		// Its answer may be lost with the owner: what counts is what is there.
-		_, err := mesh.Request[protocol.DeadActReply](bookstest.Context(t), m.Conn, protocol.SubjectDeadRedrive, protocol.DeadActRequest{All: true})
+		_, err := mesh.Request[protocol.DeadActReply](meshtest.Context(t), m.Conn, protocol.SubjectDeadRedrive, protocol.DeadActRequest{All: true})
 		if err != nil {
 			t.Logf("the redrive that was cut off: %v", err)
 		}
 	})
 	start(t, m, "one")
 	redriving.Wait()
-	bookstest.Eventually(t, "the rest is redriven", func() bool {
-		_, err := mesh.Request[protocol.DeadActReply](bookstest.Context(t), m.Conn, protocol.SubjectDeadRedrive, protocol.DeadActRequest{All: true})
+	meshtest.Eventually(t, "the rest is redriven", func() bool {
+		_, err := mesh.Request[protocol.DeadActReply](meshtest.Context(t), m.Conn, protocol.SubjectDeadRedrive, protocol.DeadActRequest{All: true})
 		return err == nil && len(m.Arrivals()) >= n
 	})
 	seen := map[protocol.MessageID]bool{}

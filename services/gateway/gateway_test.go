@@ -12,12 +12,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/gateway"
@@ -25,38 +25,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func guard(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func mustServer(t *testing.T) *natsserver.Server {
-	t.Helper()
-	s, err := natsserver.Start(guard(t), natsserver.Options{DataDir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(guard(t)); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 func mustStart(t *testing.T, s *natsserver.Server) *gateway.Service {
 	t.Helper()
 	g, err := gateway.New(gateway.Options{Mesh: mesh.ConnectOptions{URL: s.URL()}, Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Start(guard(t)); err != nil {
+	if err := g.Start(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := g.Stop(guard(t)); err != nil {
+		if err := g.Stop(meshtest.Context(t)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,7 +47,7 @@ var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 func get(t *testing.T, g *gateway.Service, path string, change ...func(*http.Request)) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(guard(t), http.MethodGet, "http://"+g.Address()+path, http.NoBody)
+	r, err := http.NewRequestWithContext(meshtest.Context(t), http.MethodGet, "http://"+g.Address()+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +76,7 @@ type standIn struct {
 
 func mustStandIn(t *testing.T, server *natsserver.Server, service string) *standIn {
 	t.Helper()
-	nc, err := mesh.Connect(guard(t), mesh.ConnectOptions{URL: server.URL(), Name: service})
+	nc, err := mesh.Connect(meshtest.Context(t), mesh.ConnectOptions{URL: server.URL(), Name: service})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +89,7 @@ func mustStandIn(t *testing.T, server *natsserver.Server, service string) *stand
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.mesh.Stop(guard(t)); err != nil {
+		if err := s.mesh.Stop(meshtest.Context(t)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -122,14 +101,14 @@ func mustStandIn(t *testing.T, server *natsserver.Server, service string) *stand
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.mesh.Flush(guard(t)); err != nil {
+	if err := s.mesh.Flush(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 func TestReadyWhenEveryServiceIs(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	g := mustStart(t, server)
 	if status, body := get(t, g, "/healthz"); status != http.StatusOK || body != "ok\n" {
 		t.Errorf("healthz: %d %s", status, body)
@@ -165,12 +144,12 @@ func TestReadyWhenEveryServiceIs(t *testing.T) {
 }
 
 func TestNotReadyWithoutNATS(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	g := mustStart(t, server)
-	if err := server.Stop(guard(t)); err != nil {
+	if err := server.Stop(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := guard(t); ; {
+	for ctx := meshtest.Context(t); ; {
 		status, body := get(t, g, "/readyz")
 		if status == http.StatusServiceUnavailable && strings.Contains(body, "NATS is not connected") {
 			break
@@ -188,7 +167,7 @@ func TestNotReadyWithoutNATS(t *testing.T) {
 }
 
 func TestMetricsAddUpInstances(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	g := mustStart(t, server)
 	one, two := mustStandIn(t, server, "router"), mustStandIn(t, server, "router")
 	published := func(s *standIn, n uint64) {
@@ -222,7 +201,7 @@ func TestMetricsAddUpInstances(t *testing.T) {
 }
 
 func TestOnlyLoopbackIsServed(t *testing.T) {
-	g := mustStart(t, mustServer(t))
+	g := mustStart(t, meshtest.Server(t))
 	_, port, err := net.SplitHostPort(g.Address())
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +230,7 @@ func TestOnlyLoopbackIsServed(t *testing.T) {
 }
 
 func TestAddressesThatAreRefused(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	taken := mustStart(t, server)
 	for listen, code := range map[string]protocol.Code{
 		":8000": protocol.CodeForbidden, "0.0.0.0:0": protocol.CodeForbidden, "[::]:0": protocol.CodeForbidden, "192.0.2.1:80": protocol.CodeForbidden,
@@ -259,7 +238,7 @@ func TestAddressesThatAreRefused(t *testing.T) {
 	} {
 		g, err := gateway.New(gateway.Options{Mesh: mesh.ConnectOptions{URL: server.URL()}, Listen: listen})
 		if err == nil {
-			err = g.Start(guard(t))
+			err = g.Start(meshtest.Context(t))
 		}
 		if protocol.CodeOf(err) != code {
 			t.Errorf("%s: got %v, want %s", listen, err, code)
@@ -271,7 +250,7 @@ func TestAddressesThatAreRefused(t *testing.T) {
 }
 
 func TestStopFinishesRequests(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	for range 5 {
 		g := mustStart(t, server)
 		var asking sync.WaitGroup
@@ -292,7 +271,7 @@ func TestStopFinishesRequests(t *testing.T) {
 		}
 		for range 3 {
 			asking.Go(func() {
-				if err := g.Stop(guard(t)); err != nil {
+				if err := g.Stop(meshtest.Context(t)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -314,12 +293,12 @@ func notTaken(err error) bool {
 // While NATS is away what has to be asked for is refused at once, and what tells
 // of it does.
 func TestWithoutNATSNothingIsWaitedFor(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	g := mustStart(t, server)
-	if err := server.Stop(guard(t)); err != nil {
+	if err := server.Stop(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := guard(t); ; {
+	for ctx := meshtest.Context(t); ; {
 		_, text := get(t, g, "/api/v1/ready")
 		if strings.Contains(text, "NATS is not connected") {
 			break

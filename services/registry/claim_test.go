@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
@@ -45,10 +46,10 @@ func bye(t *testing.T, nc *nats.Conn, worker string) {
 // An id that was left behind is kept for the program of the same name in the
 // same namespace; another is told who has it, and until when.
 func TestAnIDIsKeptForWhoLeftItBehind(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	has(t, nc, named("w1", "billing", "shop"))
 	bye(t, nc, "w1")
 	for _, other := range []protocol.Hello{named("w2", "billing", ""), named("w3", "mail", "shop")} {
@@ -66,10 +67,10 @@ func TestAnIDIsKeptForWhoLeftItBehind(t *testing.T) {
 }
 
 func TestGraceIsASettingOfItsOwn(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, grace(1000))
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	has(t, nc, named("w1", "billing", ""))
 	bye(t, nc, "w1")
 	left := time.Now()
@@ -77,7 +78,7 @@ func TestGraceIsASettingOfItsOwn(t *testing.T) {
 		t.Error("within the grace it is another's")
 	}
 	other := named("w2", "mail", "")
-	eventually(t, "after the grace anybody may have it", func() bool {
+	meshtest.Eventually(t, "after the grace anybody may have it", func() bool {
 		other.Revision++
 		ok, _ := has(t, nc, other)
 		return ok
@@ -89,10 +90,10 @@ func TestGraceIsASettingOfItsOwn(t *testing.T) {
 
 // What was removed, and not left behind, is free.
 func TestAnIDThatIsGivenUpIsFree(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	h := named("w1", "billing", "")
 	has(t, nc, h)
 	h.Revision, h.Subscriptions = 2, nil
@@ -105,10 +106,10 @@ func TestAnIDThatIsGivenUpIsFree(t *testing.T) {
 // The grace outlives the registry, and begins again when the registry does:
 // nobody could come back meanwhile.
 func TestGraceOutlivesTheRegistry(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	r := mustStart(t, server, grace(2000))
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	has(t, nc, named("w1", "billing", ""))
 	bye(t, nc, "w1")
 	left := time.Now()
@@ -117,7 +118,7 @@ func TestGraceOutlivesTheRegistry(t *testing.T) {
 	back := time.Now()
 	mustStart(t, server, registry.Options{})
 	other := named("w2", "mail", "")
-	eventually(t, "after another grace anybody may have it", func() bool {
+	meshtest.Eventually(t, "after another grace anybody may have it", func() bool {
 		other.Revision++
 		ok, _ := has(t, nc, other)
 		return ok
@@ -131,7 +132,7 @@ func TestGraceOutlivesTheRegistry(t *testing.T) {
 // which was left behind, nor an observer's own.
 func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 	dir := t.TempDir()
-	first, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: -1})
+	first, err := natsserver.Start(meshtest.Context(t), natsserver.Options{DataDir: dir, Port: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 	o.Silence = silence
 	mustStart(t, first, o)
 	mustLanes(t, first)
-	nc := mustConnect(t, first)
+	nc := meshtest.Connect(t, first)
 	has(t, nc, named("w1", "billing", ""))
 	live := named("w2", "mail", "")
 	live.Subscriptions[0].ObserverID = "live"
@@ -147,18 +148,18 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 	bye(t, nc, "w1")
 	second := mustRestart(t, first, dir, 4*time.Second)
 	back := time.Now()
-	fresh := mustConnect(t, second)
-	eventually(t, "the registry is back", func() bool {
-		_, err := mesh.Request[protocol.Settings](guard(t), fresh, protocol.SubjectSettings, protocol.Empty{})
+	fresh := meshtest.Connect(t, second)
+	meshtest.Eventually(t, "the registry is back", func() bool {
+		_, err := mesh.Request[protocol.Settings](meshtest.Context(t), fresh, protocol.SubjectSettings, protocol.Empty{})
 		return err == nil
 	})
 	other := named("w3", "other", "")
-	eventually(t, "another has what was left behind", func() bool {
+	meshtest.Eventually(t, "another has what was left behind", func() bool {
 		other.Revision++
 		ok, _ := has(t, fresh, other)
 		return ok
 	})
-	eventually(t, "the silent one is gone", func() bool { return len(workers(t, fresh)) == 0 })
+	meshtest.Eventually(t, "the silent one is gone", func() bool { return len(workers(t, fresh)) == 0 })
 	if early := 3*time.Second - time.Since(back); early > 0 {
 		t.Errorf("%v before NATS was back for a grace", early)
 	}
@@ -166,19 +167,19 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 
 // A silent worker with observers is not gone within a grace of the start.
 func TestObserversHaveTheirGraceAfterAStart(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	o := grace(3000)
 	o.Silence = silence
 	r := mustStart(t, server, o)
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	has(t, nc, named("w1", "billing", ""))
 	hello(t, nc, one("w2", execution, "r"))
 	mustStop(t, r)
 	back := time.Now()
 	mustStart(t, server, registry.Options{Silence: silence})
-	eventually(t, "one without observers is gone", func() bool { return len(workers(t, nc)) == 1 })
-	eventually(t, "the other too", func() bool { return len(workers(t, nc)) == 0 })
+	meshtest.Eventually(t, "one without observers is gone", func() bool { return len(workers(t, nc)) == 1 })
+	meshtest.Eventually(t, "the other too", func() bool { return len(workers(t, nc)) == 0 })
 	if early := 3*time.Second - time.Since(back); early > 0 {
 		t.Errorf("%v before its grace was over", early)
 	}
@@ -189,17 +190,17 @@ func awaitUntil(t *testing.T, until time.Time) {
 	t.Helper()
 	select {
 	case <-time.After(time.Until(until)):
-	case <-guard(t).Done():
+	case <-meshtest.Context(t).Done():
 		t.Fatal("never")
 	}
 }
 
 // Lanes in which nothing has changed are not asked again.
 func TestOnlyLanesThatChangeAreAsked(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	lane := mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	h := observing("w1", "news", "a")
 	for revision := range uint64(3) {
 		h.Revision = revision + 1

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
@@ -54,7 +55,7 @@ func configOf(t *testing.T, nc *nats.Conn) protocol.StoredConfig {
 
 func edit(t *testing.T, nc *nats.Conn, e protocol.ConfigEdit) (protocol.ConfigEdited, error) {
 	t.Helper()
-	return mesh.Request[protocol.ConfigEdited](guard(t), nc, protocol.SubjectConfigEdit, e)
+	return mesh.Request[protocol.ConfigEdited](meshtest.Context(t), nc, protocol.SubjectConfigEdit, e)
 }
 
 func mustEdit(t *testing.T, nc *nats.Conn, change string) protocol.ConfigEdited {
@@ -79,11 +80,11 @@ func seeded(t *testing.T, text string) registry.Options {
 // is edited later stays, over a restart with the same file, until it is rolled
 // back.
 func TestConfigurationIsSeededOnceAndEdited(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	file := `{"subscriber_retention_ms":1000,"queue_configs":{"mail":{"max_retries":7}},"adapter":{"name":"builtin","config":{"save_interval_ms":100}}}`
 	r := mustStart(t, server, seeded(t, file))
 	l := mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	begun := configOf(t, nc)
 	if begun.By != "waybill up" || begun.Config.SubscriberRetentionMs != 1000 || begun.Config.QueueConfigs["mail"].MaxRetries != 7 ||
 		begun.Config.QueueConfigs["mail"].Concurrency != protocol.DefaultConcurrency || begun.Config.QueueConfigs["default"].TimeoutMs != protocol.DefaultTimeoutMs {
@@ -123,20 +124,20 @@ func TestConfigurationIsSeededOnceAndEdited(t *testing.T) {
 // The settings that a version before stored are part of the configuration, and a
 // file still counts.
 func TestSettingsOfEarlierAreConfigured(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	r := mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.KeyValue(guard(t), registry.Bucket)
+	kv, err := js.KeyValue(meshtest.Context(t), registry.Bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustStop(t, r)
 	earlier := `{"min_writer":1,"observers":{"activation_timeout_ms":9000,"observer_grace_ms":30000},"subscriber_retention_ms":5000,"of_a_later_one":{"x":1}}`
-	if _, err := kv.Put(guard(t), "settings", []byte(earlier)); err != nil {
+	if _, err := kv.Put(meshtest.Context(t), "settings", []byte(earlier)); err != nil {
 		t.Fatal(err)
 	}
 	flags := registry.Options{Config: registry.ConfigOptions{Seed: config.Document{}, Change: config.Document{"run_jobs_in": "enqueuer"}}}
@@ -146,17 +147,17 @@ func TestSettingsOfEarlierAreConfigured(t *testing.T) {
 		t.Errorf("they are %+v", got)
 	}
 	mustEdit(t, nc, `{"observers":{"activation_timeout_ms":8000}}`)
-	entry, err := kv.Get(guard(t), "settings")
+	entry, err := kv.Get(meshtest.Context(t), "settings")
 	if err != nil || !strings.Contains(string(entry.Value()), `"of_a_later_one":{"x":1}`) {
 		t.Errorf("what another version has set is lost: %s, %v", entry.Value(), err)
 	}
 }
 
 func TestEditsThatCannotBeChangeNothing(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	l := mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	before := mustEdit(t, nc, `{"queue_configs":{"prio":{"max_priority":5}}}`)
 	for change, want := range map[string]struct {
 		code protocol.Code
@@ -202,10 +203,10 @@ func TestEditsThatCannotBeChangeNothing(t *testing.T) {
 // Pages of queues are of one reading of the configuration, so that many take a
 // router no longer than few; the first one is what is stored.
 func TestPagesOfQueuesAreReadOnce(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustLanes(t, server)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	edited := mustEdit(t, nc, `{"queue_configs":{"a":{},"b":{},"c":{}}}`)
 	reads, err := nc.SubscribeSync("$JS.API.DIRECT.GET.>")
 	if err != nil {
@@ -232,11 +233,11 @@ func TestPagesOfQueuesAreReadOnce(t *testing.T) {
 // Of edits of one key for one revision, one wins and the others are told; edits
 // of different keys do not meet.
 func TestEditsAtTheSameTime(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{Instance: "a"})
 	mustStart(t, server, registry.Options{Instance: "b"})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	base := mustEdit(t, nc, `{"subscriber_retention_ms":1}`).Revision
 	const editors = 8
 	type outcome struct {
@@ -274,10 +275,10 @@ func TestEditsAtTheSameTime(t *testing.T) {
 
 // A lane whose owner is of a version that cannot be asked holds nothing up.
 func TestEditsBesideEarlierRouters(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustOwners(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	if edited := mustEdit(t, nc, `{"subscriber_retention_ms":1}`); edited.Revision == 0 {
 		t.Errorf("answered with %+v", edited)
 	}
@@ -287,12 +288,12 @@ func TestEditsBesideEarlierRouters(t *testing.T) {
 func mustOwners(t *testing.T, s *natsserver.Server) {
 	t.Helper()
 	l := mustLanes(t, s)
-	nc := mustConnect(t, s)
+	nc := meshtest.Connect(t, s)
 	l.nc.Close()
 	if _, err := nc.Subscribe(protocol.SubjectLane+"*.owner", func(m *nats.Msg) { m.Respond(nil) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.FlushWithContext(guard(t)); err != nil {
+	if err := nc.FlushWithContext(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 }

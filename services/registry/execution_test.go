@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
 )
@@ -14,14 +15,14 @@ import (
 // is gone are laid by, and are back when it is reopened. With no ledgers
 // anywhere, a closed execution is gone at once.
 func TestSeveralRegistriesCloseTogether(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	for _, name := range []string{"a", "b"} {
 		mustStart(t, server, registry.Options{Instance: name, Silence: time.Minute})
 	}
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	subscriptions := func() []float64 {
 		var all []float64
-		stats, err := mesh.Gather[protocol.Stats](guard(t), nc, protocol.SubjectStats, nil, 0)
+		stats, err := mesh.Gather[protocol.Stats](meshtest.Context(t), nc, protocol.SubjectStats, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,28 +41,28 @@ func TestSeveralRegistriesCloseTogether(t *testing.T) {
 	}
 	hello(t, nc, one("w1", execution, "a"))
 	hello(t, nc, one("w2", "other", "a"))
-	eventually(t, "both know two subscriptions", func() bool { return slices.Equal(subscriptions(), []float64{2, 2}) })
+	meshtest.Eventually(t, "both know two subscriptions", func() bool { return slices.Equal(subscriptions(), []float64{2, 2}) })
 	for _, purge := range []bool{false, true} { // repeating it has no effect
 		got := request[protocol.Execution](t, nc, protocol.SubjectExecutionClose, protocol.ExecutionCloseRequest{Execution: execution, Purge: purge})
 		if got.State != protocol.ExecutionGone || got.ClosedAt.IsZero() || time.Until(got.Until) < 23*time.Hour {
 			t.Errorf("closing: got %+v", got)
 		}
 	}
-	eventually(t, "both know it is gone", func() bool { return slices.Equal(closed(), []protocol.ExecutionState{protocol.ExecutionGone}) })
-	eventually(t, "its subscription rests", func() bool { return slices.Equal(subscriptions(), []float64{1, 1}) })
+	meshtest.Eventually(t, "both know it is gone", func() bool { return slices.Equal(closed(), []protocol.ExecutionState{protocol.ExecutionGone}) })
+	meshtest.Eventually(t, "its subscription rests", func() bool { return slices.Equal(subscriptions(), []float64{1, 1}) })
 	request[protocol.Empty](t, nc, protocol.SubjectExecutionReopen, protocol.ExecutionReopenRequest{Execution: execution})
-	eventually(t, "its subscription is back", func() bool { return slices.Equal(subscriptions(), []float64{2, 2}) })
-	eventually(t, "none is closed", func() bool { return len(closed()) == 0 })
+	meshtest.Eventually(t, "its subscription is back", func() bool { return slices.Equal(subscriptions(), []float64{2, 2}) })
+	meshtest.Eventually(t, "none is closed", func() bool { return len(closed()) == 0 })
 }
 
 // A tombstone ends, and what was declared of its execution holds again.
 func TestATombstoneEnds(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{Silence: time.Minute, Tombstone: 500 * time.Millisecond})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	hello(t, nc, one("w1", execution, "a"))
 	request[protocol.Execution](t, nc, protocol.SubjectExecutionClose, protocol.ExecutionCloseRequest{Execution: execution})
-	eventually(t, "the execution to be as if it was never closed", func() bool {
+	meshtest.Eventually(t, "the execution to be as if it was never closed", func() bool {
 		page := request[protocol.ExecutionsPage](t, nc, protocol.SubjectExecutions, protocol.ExecutionsRequest{})
 		subs := request[protocol.SubscriptionsPage](t, nc, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Execution: execution})
 		return len(page.Executions) == 0 && len(subs.Subscriptions) == 1

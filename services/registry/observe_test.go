@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
 )
@@ -41,15 +42,15 @@ func nextRevision(t *testing.T, nc *nats.Conn) uint64 {
 func refusal(t *testing.T, nc *nats.Conn, h protocol.Hello) protocol.Code {
 	t.Helper()
 	h.Revision = 1 << 40
-	_, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, h)
+	_, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, h)
 	return protocol.CodeOf(err)
 }
 
 func TestArgumentsOfOnMessage(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	for args, want := range map[string]protocol.Subscription{
 		`{"topic":"news"}`:              {Queue: "news::observer:a", MaxRetries: 3, BackoffMs: 1000},
 		`{"queue":"news","group":null}`: {Queue: "news::observer:a", MaxRetries: 3, BackoffMs: 1000},
@@ -85,10 +86,10 @@ func TestArgumentsOfOnMessage(t *testing.T) {
 
 // What a subscription says twice, or for another kind, is refused.
 func TestSourcesThatContradictThemselves(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	const args = `{"topic":"news"}`
 	hello(t, nc, protocol.Hello{WorkerID: "w9", Name: "w9", Revision: 1, Functions: []protocol.DeclaredFunction{{FunctionSpec: protocol.FunctionSpec{Namespace: "x", ID: "orders::created"}}}})
 	for what, refused := range map[string]struct {
@@ -130,11 +131,11 @@ func TestSourcesThatContradictThemselves(t *testing.T) {
 
 // Messages come from publishes only: nobody calls the function, or serves it.
 func TestOnMessageIsPrivate(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	for _, namespace := range []string{"default", "mine"} {
-		_, err := mesh.Request[protocol.Empty](guard(t), nc, protocol.FunctionSubject(namespace, protocol.FunctionOnMessage), map[string]int{})
+		_, err := mesh.Request[protocol.Empty](meshtest.Context(t), nc, protocol.FunctionSubject(namespace, protocol.FunctionOnMessage), map[string]int{})
 		if protocol.CodeOf(err) != protocol.CodeForbidden {
 			t.Errorf("called in %s: %v", namespace, err)
 		}
@@ -147,10 +148,10 @@ func TestOnMessageIsPrivate(t *testing.T) {
 
 // An observer is active while its worker serves the function it is for.
 func TestTargets(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	lane := mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	h := source(`{"topic":"news"}`, func(s *protocol.SubscriptionSpec) { s.Target = &protocol.FunctionSpec{ID: "orders::process"} })
 	h.Namespace = "mine"
 	r := hello(t, nc, h)

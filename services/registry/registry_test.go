@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
@@ -29,37 +30,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // silence is short, so that the tests of it are.
 const silence = 600 * time.Millisecond
 
-func guard(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func mustServer(t *testing.T) *natsserver.Server {
-	t.Helper()
-	s, err := natsserver.Start(guard(t), natsserver.Options{DataDir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(guard(t)); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func mustConnect(t *testing.T, s *natsserver.Server) *nats.Conn {
-	t.Helper()
-	nc, err := mesh.Connect(guard(t), mesh.ConnectOptions{URL: s.URL(), Name: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
-
 func mustStart(t *testing.T, s *natsserver.Server, o registry.Options) *registry.Service {
 	t.Helper()
 	o.Mesh.URL = s.URL()
@@ -67,7 +37,7 @@ func mustStart(t *testing.T, s *natsserver.Server, o registry.Options) *registry
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Start(guard(t)); err != nil {
+	if err := r.Start(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { mustStop(t, r) })
@@ -76,14 +46,14 @@ func mustStart(t *testing.T, s *natsserver.Server, o registry.Options) *registry
 
 func mustStop(t *testing.T, r *registry.Service) {
 	t.Helper()
-	if err := r.Stop(guard(t)); err != nil {
+	if err := r.Stop(meshtest.Context(t)); err != nil {
 		t.Error(err)
 	}
 }
 
 func request[R any](t *testing.T, nc *nats.Conn, subject string, q any) R {
 	t.Helper()
-	r, err := mesh.Request[R](guard(t), nc, subject, q)
+	r, err := mesh.Request[R](meshtest.Context(t), nc, subject, q)
 	if err != nil {
 		t.Fatalf("%s: %v", subject, err)
 	}
@@ -100,21 +70,6 @@ func workers(t *testing.T, nc *nats.Conn) []protocol.Worker {
 	return request[protocol.WorkersPage](t, nc, protocol.SubjectWorkers, protocol.WorkersRequest{}).Workers
 }
 
-// eventually waits until ok holds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx := guard(t)
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for !ok() {
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // events are the changes of workers as they arrive.
 func events(t *testing.T, nc *nats.Conn) func() protocol.Worker {
 	t.Helper()
@@ -122,12 +77,12 @@ func events(t *testing.T, nc *nats.Conn) func() protocol.Worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.FlushWithContext(guard(t)); err != nil {
+	if err := nc.FlushWithContext(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	return func() protocol.Worker {
 		t.Helper()
-		msg, err := sub.NextMsgWithContext(guard(t))
+		msg, err := sub.NextMsgWithContext(meshtest.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,9 +104,9 @@ func one(worker, execution, route string) protocol.Hello {
 const execution = "019ce6d0-aaaa-bbbb"
 
 func TestADeclarationBecomesARecord(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	next := events(t, nc)
 	h := one("w1", execution, "/queue/scraping.tasks")
 	h.Subscriptions[0].Name = "web-scraper"
@@ -190,9 +145,9 @@ func TestADeclarationBecomesARecord(t *testing.T) {
 }
 
 func TestALaterDeclarationReplacesAnEarlier(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	h := one("w1", execution, "a")
 	first := hello(t, nc, h)
 	before := workers(t, nc)[0]
@@ -208,7 +163,7 @@ func TestALaterDeclarationReplacesAnEarlier(t *testing.T) {
 		t.Errorf("since and revision: %+v, before %+v", after, before)
 	}
 	h.Revision = 1
-	if _, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, h); protocol.CodeOf(err) != protocol.CodeConflict {
+	if _, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, h); protocol.CodeOf(err) != protocol.CodeConflict {
 		t.Errorf("an older declaration: %v, want CONFLICT", err)
 	}
 	h.Revision, h.Subscriptions = 3, nil
@@ -219,9 +174,9 @@ func TestALaterDeclarationReplacesAnEarlier(t *testing.T) {
 }
 
 func TestABadDeclarationIsRefusedAndNothingIsStored(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	number := func(n int) *int { return &n }
 	for name, c := range map[string]struct {
 		spoil func(h *protocol.Hello)
@@ -256,7 +211,7 @@ func TestABadDeclarationIsRefusedAndNothingIsStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := one("w1", execution, "a")
 			c.spoil(&h)
-			_, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, h)
+			_, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, h)
 			if protocol.CodeOf(err) != c.code {
 				t.Errorf("got %v, want %s", err, c.code)
 			}
@@ -274,9 +229,9 @@ func TestABadDeclarationIsRefusedAndNothingIsStored(t *testing.T) {
 }
 
 func TestByeEndsARegistration(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	next := events(t, nc)
 	hello(t, nc, one("w1", execution, "a"))
 	there := next()
@@ -302,21 +257,21 @@ func TestByeEndsARegistration(t *testing.T) {
 // A declaration that comes after its worker's bye is none, whichever registry
 // has it; a newer one is.
 func TestByeOvertakesADeclaration(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	for _, name := range []string{"a", "b"} {
 		mustStart(t, server, registry.Options{Instance: name})
 	}
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w1", Revision: 3})
 	for revision := range uint64(4) {
 		late := one("w1", execution, "a")
 		late.Revision = revision
-		eventually(t, "the refusal of a late declaration", func() bool { // the other registry may not know yet
-			_, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, late)
+		meshtest.Eventually(t, "the refusal of a late declaration", func() bool { // the other registry may not know yet
+			_, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, late)
 			return protocol.CodeOf(err) == protocol.CodeConflict
 		})
 	}
-	eventually(t, "nobody to be listed", func() bool { return len(workers(t, nc)) == 0 })
+	meshtest.Eventually(t, "nobody to be listed", func() bool { return len(workers(t, nc)) == 0 })
 	again := one("w1", execution, "a")
 	again.Revision = 4
 	hello(t, nc, again)
@@ -325,10 +280,10 @@ func TestByeOvertakesADeclaration(t *testing.T) {
 // Workers that come and go at once are not listed afterwards, however late what
 // they declared is read.
 func TestManyComeAndGo(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
-	ctx := guard(t)
+	nc := meshtest.Connect(t, server)
+	ctx := meshtest.Context(t)
 	var coming sync.WaitGroup
 	for i := range 20 {
 		coming.Go(func() {
@@ -349,7 +304,7 @@ func TestManyComeAndGo(t *testing.T) {
 		t.Errorf("%d are still listed", len(listed))
 	}
 	hello(t, nc, one("last", execution, "a")) // whose record is read after all of theirs
-	eventually(t, "the last alone to be listed", func() bool { return len(workers(t, nc)) == 1 })
+	meshtest.Eventually(t, "the last alone to be listed", func() bool { return len(workers(t, nc)) == 1 })
 }
 
 // messages are all that the bucket holds, markers of deleted keys included.
@@ -391,9 +346,9 @@ func beat(t *testing.T, nc *nats.Conn, worker string) (stop func()) {
 }
 
 func TestASilentWorkerIsGone(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{Silence: silence})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	next := events(t, nc)
 	if r := hello(t, nc, one("quiet", execution, "a")); r.KeepaliveMs != silence.Milliseconds()/3 {
 		t.Errorf("keepalive every %d ms", r.KeepaliveMs)
@@ -415,9 +370,9 @@ func TestASilentWorkerIsGone(t *testing.T) {
 }
 
 func TestAKeepaliveOfAnUnknownWorkerIsAnswered(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	hello(t, nc, one("w1", execution, "a"))
 	ask := func(worker string, revision int) *nats.Msg {
 		t.Helper()
@@ -429,7 +384,7 @@ func TestAKeepaliveOfAnUnknownWorkerIsAnswered(t *testing.T) {
 		if err := nc.PublishRequest(protocol.SubjectKeepalive+worker, inbox, fmt.Appendf(nil, `{"revision":%d}`, revision)); err != nil {
 			t.Fatal(err)
 		}
-		msg, err := sub.NextMsgWithContext(guard(t))
+		msg, err := sub.NextMsgWithContext(meshtest.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,9 +400,9 @@ func TestAKeepaliveOfAnUnknownWorkerIsAnswered(t *testing.T) {
 }
 
 func TestAWorkerIsNotAnsweredWhileItIsKnown(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	hello(t, nc, one("w1", execution, "a"))
 	sub, err := nc.SubscribeSync("answers")
 	if err != nil {
@@ -461,7 +416,7 @@ func TestAWorkerIsNotAnsweredWhileItIsKnown(t *testing.T) {
 	if err := nc.PublishRequest(protocol.SubjectKeepalive+"stranger", "answers", []byte(`{"revision":7}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sub.NextMsgWithContext(guard(t)); err != nil {
+	if _, err := sub.NextMsgWithContext(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if n, _, err := sub.Pending(); err != nil || n != 0 {
@@ -470,8 +425,8 @@ func TestAWorkerIsNotAnsweredWhileItIsKnown(t *testing.T) {
 }
 
 func TestRecordsSurviveARestartAndNobodyExpiresAtIt(t *testing.T) {
-	server := mustServer(t)
-	nc := mustConnect(t, server)
+	server := meshtest.Server(t)
+	nc := meshtest.Connect(t, server)
 	first := mustStart(t, server, registry.Options{Silence: silence})
 	hello(t, nc, one("w1", execution, "a"))
 	mustStop(t, first)
@@ -497,16 +452,16 @@ func mustRestart(t *testing.T, first *natsserver.Server, dir string, away time.D
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Stop(guard(t)); err != nil {
+	if err := first.Stop(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	awaitUntil(t, time.Now().Add(away))
-	second, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: port})
+	second, err := natsserver.Start(meshtest.Context(t), natsserver.Options{DataDir: dir, Port: port})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := second.Stop(guard(t)); err != nil {
+		if err := second.Stop(meshtest.Context(t)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -515,17 +470,17 @@ func mustRestart(t *testing.T, first *natsserver.Server, dir string, away time.D
 
 func TestNobodyExpiresBecauseNATSWasAway(t *testing.T) {
 	dir := t.TempDir()
-	first, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: -1})
+	first, err := natsserver.Start(meshtest.Context(t), natsserver.Options{DataDir: dir, Port: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustStart(t, first, registry.Options{Silence: silence})
-	nc := mustConnect(t, first)
+	nc := meshtest.Connect(t, first)
 	hello(t, nc, one("loud", execution, "a"))
 	hello(t, nc, one("quiet", execution, "a"))
 	second := mustRestart(t, first, dir, 2*silence) // it has to be away for longer than that
 	back := time.Now()
-	fresh := mustConnect(t, second)
+	fresh := meshtest.Connect(t, second)
 	next := events(t, fresh)
 	beat(t, fresh, "loud")
 	if gone := next(); gone.ID != "quiet" || time.Since(back) < silence {
@@ -537,14 +492,14 @@ func TestNobodyExpiresBecauseNATSWasAway(t *testing.T) {
 }
 
 func TestSeveralRegistriesAgree(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	for _, name := range []string{"a", "b"} {
 		mustStart(t, server, registry.Options{Instance: name})
 	}
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	counts := func() []float64 {
 		var all []float64
-		stats, err := mesh.Gather[protocol.Stats](guard(t), nc, protocol.SubjectStats, nil, 0)
+		stats, err := mesh.Gather[protocol.Stats](meshtest.Context(t), nc, protocol.SubjectStats, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -555,13 +510,13 @@ func TestSeveralRegistriesAgree(t *testing.T) {
 	}
 	hello(t, nc, one("w1", execution, "a"))
 	hello(t, nc, one("w2", execution, "b"))
-	eventually(t, "both know two workers", func() bool { return slices.Equal(counts(), []float64{2, 2}) })
+	meshtest.Eventually(t, "both know two workers", func() bool { return slices.Equal(counts(), []float64{2, 2}) })
 	request[protocol.Empty](t, nc, protocol.SubjectBye, protocol.Bye{WorkerID: "w1"})
-	eventually(t, "both know one worker", func() bool { return slices.Equal(counts(), []float64{1, 1}) })
+	meshtest.Eventually(t, "both know one worker", func() bool { return slices.Equal(counts(), []float64{1, 1}) })
 	var ready []protocol.Ready
-	eventually(t, "both to say whether they are ready", func() bool { // one that is slow to is not waited for
+	meshtest.Eventually(t, "both to say whether they are ready", func() bool { // one that is slow to is not waited for
 		var err error
-		if ready, err = mesh.Gather[protocol.Ready](guard(t), nc, protocol.SubjectReady, nil, 0); err != nil {
+		if ready, err = mesh.Gather[protocol.Ready](meshtest.Context(t), nc, protocol.SubjectReady, nil, 0); err != nil {
 			t.Fatal(err)
 		}
 		return len(ready) == 2
@@ -572,9 +527,9 @@ func TestSeveralRegistriesAgree(t *testing.T) {
 }
 
 func TestDifferentPoliciesWarnAndTheNewestIsKept(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	policy := func() protocol.Policy {
 		return request[protocol.Policy](t, nc, protocol.SubjectPolicy, protocol.PolicyRequest{Queue: "/queue/" + execution + "/a"})
 	}
@@ -608,9 +563,9 @@ func TestDifferentPoliciesWarnAndTheNewestIsKept(t *testing.T) {
 }
 
 func TestFieldsOfALaterVersionSurvive(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -635,20 +590,20 @@ func TestFieldsOfALaterVersionSurvive(t *testing.T) {
 	if _, err := kv.Put(t.Context(), "worker.w2", []byte(`{"min_writer":99,"id":"w2","revision":1}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, one("w2", execution, "a")); protocol.CodeOf(err) != protocol.CodeUnsupported {
+	if _, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, one("w2", execution, "a")); protocol.CodeOf(err) != protocol.CodeUnsupported {
 		t.Errorf("a record that may not be rewritten: %v, want UNSUPPORTED", err)
 	}
 }
 
 func TestAThousandWorkersAtOnce(t *testing.T) {
 	const n = 1000
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			if _, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, one(fmt.Sprintf("w%04d", i), execution, "a")); err != nil {
+			if _, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, one(fmt.Sprintf("w%04d", i), execution, "a")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -683,14 +638,14 @@ func TestAThousandWorkersAtOnce(t *testing.T) {
 		t.Errorf("%d subscriptions in pages", len(subs))
 	}
 	for _, q := range []any{protocol.WorkersRequest{Limit: -1}, protocol.WorkersRequest{Limit: 1 << 20}} {
-		if _, err := mesh.Request[protocol.WorkersPage](guard(t), nc, protocol.SubjectWorkers, q); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
+		if _, err := mesh.Request[protocol.WorkersPage](meshtest.Context(t), nc, protocol.SubjectWorkers, q); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 			t.Errorf("%+v: got %v, want INVALID_ARGS", q, err)
 		}
 	}
 }
 
 func TestStartAndStopAgainAndAgain(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	for range 10 {
 		r := mustStart(t, server, registry.Options{Instance: "a"})
 		var stops sync.WaitGroup
@@ -735,12 +690,12 @@ const lanes = 2
 
 func mustLanes(t *testing.T, s *natsserver.Server) *lane {
 	t.Helper()
-	l := &lane{nc: mustConnect(t, s)}
+	l := &lane{nc: meshtest.Connect(t, s)}
 	js, err := jetstream.New(l.nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = js.CreateStream(guard(t), jetstream.StreamConfig{
+	_, err = js.CreateStream(meshtest.Context(t), jetstream.StreamConfig{
 		Name: "WAYBILL_ROUTER", Subjects: []string{"wb.log.router.*"},
 		Metadata: map[string]string{"waybill.ledgers": strconv.Itoa(lanes), "waybill.hash": "xxh64"},
 	})
@@ -754,7 +709,7 @@ func mustLanes(t *testing.T, s *natsserver.Server) *lane {
 			t.Fatal(err)
 		}
 	}
-	if err := l.nc.FlushWithContext(guard(t)); err != nil {
+	if err := l.nc.FlushWithContext(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -799,10 +754,10 @@ func observing(worker, topic, id string) protocol.Hello {
 }
 
 func TestSubscriptionsToTopics(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	h := observing("w1", "/topic/news", "")
 	h.Subscriptions = append(h.Subscriptions,
 		protocol.SubscriptionSpec{Ref: "g", Kind: protocol.KindObserve, Topic: "news", Group: "mail", Execution: execution, Name: "mailer", MaxRetries: 5},
@@ -834,7 +789,7 @@ func TestSubscriptionsToTopics(t *testing.T) {
 		t.Errorf("the id has changed: %+v", again)
 	}
 	h.Revision, h.Subscriptions[1].Ref, h.Subscriptions[1].Group, h.Subscriptions[1].ObserverID = 3, "x", "", observer.ObserverID
-	if _, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, h); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
+	if _, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, h); protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 		t.Errorf("one worker observes twice under one id: %v", err)
 	}
 }
@@ -842,17 +797,17 @@ func TestSubscriptionsToTopics(t *testing.T) {
 // A hello is answered when the owners of its topics' lanes have confirmed it,
 // and so is its end.
 func TestSubscriptionsAreConfirmedByTheLane(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	lane := mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	lane.goes(true)
 	answered := make(chan error, 1)
 	go func() {
-		_, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, observing("w1", "news", "a"))
+		_, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, observing("w1", "news", "a"))
 		answered <- err
 	}()
-	eventually(t, "the record is stored", func() bool { return len(workers(t, nc)) == 1 })
+	meshtest.Eventually(t, "the record is stored", func() bool { return len(workers(t, nc)) == 1 })
 	select {
 	case err := <-answered:
 		t.Fatalf("answered before the lane has confirmed: %v", err)
@@ -876,12 +831,12 @@ func TestSubscriptionsAreConfirmedByTheLane(t *testing.T) {
 }
 
 func TestAnObserverIDBelongsToOneWorker(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	for _, name := range []string{"a", "b"} {
 		mustStart(t, server, registry.Options{Instance: name})
 	}
 	mustLanes(t, server)
-	nc, dying := mustConnect(t, server), mustConnect(t, server)
+	nc, dying := meshtest.Connect(t, server), meshtest.Connect(t, server)
 	if _, err := dying.Subscribe(protocol.WorkerSubject("w0", protocol.VerbProbe), func(m *nats.Msg) { m.Respond(nil) }); err != nil {
 		t.Fatal(err)
 	}
@@ -914,7 +869,7 @@ func TestAnObserverIDBelongsToOneWorker(t *testing.T) {
 	}
 	dying.Close() // as a kill does
 	same.Revision, other.Revision = 2, 2
-	eventually(t, "the server to notice", func() bool { return !responds(nc, "w0") })
+	meshtest.Eventually(t, "the server to notice", func() bool { return !responds(nc, "w0") })
 	if r := hello(t, nc, other); len(r.Refused) != 1 {
 		t.Errorf("another program has what was left a moment ago: %+v", r)
 	}
@@ -937,16 +892,16 @@ func responds(nc *nats.Conn, worker string) bool {
 // killed has built its state anew from what is on its disk.
 func TestWhatWasRemovedStaysSoAfterACrash(t *testing.T) {
 	dir, crashed := t.TempDir(), t.TempDir()
-	server, err := natsserver.Start(guard(t), natsserver.Options{DataDir: dir, Port: -1})
+	server, err := natsserver.Start(meshtest.Context(t), natsserver.Options{DataDir: dir, Port: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := server.Stop(guard(t)); err != nil {
+		if err := server.Stop(meshtest.Context(t)); err != nil {
 			t.Error(err)
 		}
 	})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	makeBucket(t, nc)
 	mustStart(t, server, registry.Options{})
 	hello(t, nc, one("stays", execution, "a"))
@@ -960,17 +915,17 @@ func TestWhatWasRemovedStaysSoAfterACrash(t *testing.T) {
 	if err := os.CopyFS(crashed, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	second, err := natsserver.Start(guard(t), natsserver.Options{DataDir: crashed, Port: -1})
+	second, err := natsserver.Start(meshtest.Context(t), natsserver.Options{DataDir: crashed, Port: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := second.Stop(guard(t)); err != nil {
+		if err := second.Stop(meshtest.Context(t)); err != nil {
 			t.Error(err)
 		}
 	})
 	mustStart(t, second, registry.Options{})
-	nc = mustConnect(t, second)
+	nc = meshtest.Connect(t, second)
 	if listed := workers(t, nc); len(listed) != 1 || listed[0].ID != "stays" {
 		t.Errorf("after the crash these are listed: %+v", listed)
 	}
@@ -987,7 +942,7 @@ func makeBucket(t *testing.T, nc *nats.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateKeyValue(guard(t), jetstream.KeyValueConfig{Bucket: registry.Bucket, History: 1}); err != nil {
+	if _, err := js.CreateKeyValue(meshtest.Context(t), jetstream.KeyValueConfig{Bucket: registry.Bucket, History: 1}); err != nil {
 		t.Fatal(err)
 	}
 }

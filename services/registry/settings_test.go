@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
 )
@@ -20,9 +21,9 @@ func settingsOf(t *testing.T, nc *nats.Conn) protocol.Settings {
 // What is set stays, in every registry and over a restart; what a registry is
 // started with changes only that.
 func TestSettings(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	a := mustStart(t, server, registry.Options{Instance: "a"})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	if got := settingsOf(t, nc); got != protocol.DefaultSettings() {
 		t.Errorf("before anything is set: %+v", got)
 	}
@@ -35,7 +36,7 @@ func TestSettings(t *testing.T) {
 	if changed.SubscriberRetentionMs != 5000 || changed.Revision == 0 || changed.Observers != protocol.DefaultSettings().Observers {
 		t.Errorf("changed: %+v", changed)
 	}
-	msg, err := told.NextMsgWithContext(guard(t))
+	msg, err := told.NextMsgWithContext(meshtest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +45,13 @@ func TestSettings(t *testing.T) {
 		t.Errorf("routers were told %+v, %v", event, err)
 	}
 	for range 20 { // either registry answers
-		eventually(t, "every registry knows", func() bool { return settingsOf(t, nc) == changed })
+		meshtest.Eventually(t, "every registry knows", func() bool { return settingsOf(t, nc) == changed })
 	}
 	mustStop(t, a)
 	mustStart(t, server, registry.Options{Instance: "c", Config: registry.ConfigOptions{Change: config.SettingsDocument(protocol.SettingsChange{
 		Observers: protocol.ObserverSettingsChange{ActivationTimeoutMs: new(int64(7000))},
 	})}})
-	eventually(t, "the start changes what it names", func() bool {
+	meshtest.Eventually(t, "the start changes what it names", func() bool {
 		got := settingsOf(t, nc)
 		return got.SubscriberRetentionMs == 5000 && got.Observers.ActivationTimeoutMs == 7000
 	})
@@ -60,9 +61,9 @@ func TestSettings(t *testing.T) {
 }
 
 func TestSettingsThatCannotBe(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	before := settingsOf(t, nc)
 	for _, change := range []protocol.SettingsChange{
 		{SubscriberRetentionMs: new(int64(-1))},
@@ -70,7 +71,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{Observers: protocol.ObserverSettingsChange{ActivationTimeoutMs: new(int64(protocol.MaxObserverTimeoutMs + 1))}},
 		{Observers: protocol.ObserverSettingsChange{ObserverGraceMs: new(int64(-1))}},
 	} {
-		_, err := mesh.Request[protocol.Settings](guard(t), nc, protocol.SubjectSettingsChange, change)
+		_, err := mesh.Request[protocol.Settings](meshtest.Context(t), nc, protocol.SubjectSettingsChange, change)
 		if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 			t.Errorf("%+v: %v", change, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/registry"
 )
@@ -18,10 +19,10 @@ func tuned(config string, change ...func(*protocol.SubscriptionSpec)) protocol.H
 }
 
 func TestQueueConfig(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	type policy struct {
 		Retries     int
 		Backoff     int64
@@ -83,10 +84,10 @@ func TestQueueConfig(t *testing.T) {
 
 // What is said beside a queue_config beats it.
 func TestQueueConfigIsBeaten(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	sub := observed(t, nc, source(`{"topic":"news","max_retries":2,"backoffDelayMs":20,"queue_config":{"maxRetries":7,"backoffDelayMs":70}}`))
 	if sub.MaxRetries != 2 || sub.BackoffMs != 20 {
 		t.Errorf("%+v", sub)
@@ -103,10 +104,10 @@ func TestQueueConfigIsBeaten(t *testing.T) {
 
 // What is taken and cannot have an effect is said.
 func TestQueueConfigWarnings(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	for config, says := range map[string]string{
 		`{"message_group_field":"a"}`:       "message_group_field",
 		`{"type":"fifo","maxPriority":3}`:   "max_priority",
@@ -124,10 +125,10 @@ func TestQueueConfigWarnings(t *testing.T) {
 
 // A filter is checked when it is declared, and kept as it was compiled.
 func TestFiltersAreChecked(t *testing.T) {
-	server := mustServer(t)
+	server := meshtest.Server(t)
 	mustStart(t, server, registry.Options{})
 	mustLanes(t, server)
-	nc := mustConnect(t, server)
+	nc := meshtest.Connect(t, server)
 	filtered := func(filter string) protocol.Hello {
 		return source(`{"topic":"news"}`, func(s *protocol.SubscriptionSpec) { s.Filters = json.RawMessage(filter) })
 	}
@@ -141,7 +142,7 @@ func TestFiltersAreChecked(t *testing.T) {
 	for _, filter := range []string{`{"input.priority":"high"}`, `{"priority":{"$eq":1}}`, `[]`, `{"input.n":{"$regex":"x"}}`} {
 		h := filtered(filter)
 		h.Revision = 1 << 40
-		_, err := mesh.Request[protocol.Registered](guard(t), nc, protocol.SubjectHello, h)
+		_, err := mesh.Request[protocol.Registered](meshtest.Context(t), nc, protocol.SubjectHello, h)
 		if protocol.CodeOf(err) != protocol.CodeInvalidFilter || !strings.Contains(err.Error(), "news::observer:a") {
 			t.Errorf("%s: %v", filter, err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/books/bookstest"
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -34,20 +35,20 @@ func TestPurgedExecutionWaitsForNothing(t *testing.T) {
 		t.Errorf("closed: got %+v, want 40 messages in 2 queues", r)
 	}
 	purged := protocol.CloseRequest{Execution: "e1", State: protocol.ExecutionPurged}
-	bookstest.Eventually(t, "all is dropped", func() bool { return tell(t, m, "retry-00", purged).Live == 0 })
+	meshtest.Eventually(t, "all is dropped", func() bool { return tell(t, m, "retry-00", purged).Live == 0 })
 	m.Hand(there(0)...) // accepted, and dropped
-	bookstest.Eventually(t, "what came late is dropped", func() bool { return tell(t, m, "retry-00", purged).Live == 0 })
+	meshtest.Eventually(t, "what came late is dropped", func() bool { return tell(t, m, "retry-00", purged).Live == 0 })
 	stop(t, s)
 	start(t, m, "one")
 	m.Hand(there(0)...)
-	bookstest.Eventually(t, "what came after a restart is dropped", func() bool { return tell(t, m, "retry-00", closed).Live == 0 })
-	bookstest.Eventually(t, "all are counted", func() bool {
+	meshtest.Eventually(t, "what came after a restart is dropped", func() bool { return tell(t, m, "retry-00", closed).Live == 0 })
+	meshtest.Eventually(t, "all are counted", func() bool {
 		return request[protocol.Stats](t, m, protocol.SubjectStats, protocol.Empty{}).Counters[protocol.CountDiscarded] == 120
 	})
 	if left := listed(t, m, protocol.WaitingListRequest{}); len(left) != 1 || left[0].Execution != "e11" {
 		t.Errorf("waiting: %+v, want the neighbour's", left)
 	}
-	bookstest.Eventually(t, "its queues are forgotten", func() bool {
+	meshtest.Eventually(t, "its queues are forgotten", func() bool {
 		return tell(t, m, "retry-00", protocol.CloseRequest{Execution: "e1", State: protocol.ExecutionClosed, Forget: true}).Queues == 0
 	})
 	tell(t, m, "retry-00", protocol.CloseRequest{Execution: "e1", State: protocol.ExecutionOpen})
@@ -66,7 +67,7 @@ func TestTombstonesEnd(t *testing.T) {
 	tell(t, m, "retry-00", protocol.CloseRequest{
 		Execution: "e1", State: protocol.ExecutionPurged, Until: time.Now().Add(300 * time.Millisecond).UnixNano(),
 	})
-	bookstest.Eventually(t, "a message waits again", func() bool {
+	meshtest.Eventually(t, "a message waits again", func() bool {
 		m.Hand(waiting(ledger.Name("retry", 0), "/queue/e1/route.a", time.Hour))
 		return len(listed(t, m, protocol.WaitingListRequest{})) > 0
 	})

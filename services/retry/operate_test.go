@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/books/bookstest"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -20,7 +21,7 @@ func running(t *testing.T) *bookstest.Mesh {
 	m := bookstest.Start(t)
 	m.StartRouter(4)
 	start(t, m, "one")
-	bookstest.Eventually(t, "ready", func() bool {
+	meshtest.Eventually(t, "ready", func() bool {
 		return request[protocol.Ready](t, m, protocol.SubjectReady, protocol.Empty{}).Ready
 	})
 	return m
@@ -182,7 +183,7 @@ func TestCancelForgetsAndCounts(t *testing.T) {
 	if got := m.Await(1); got[0].Message.ID != soon.Message.ID {
 		t.Errorf("%s came, want the one that nobody cancelled", got[0].Message.ID)
 	}
-	bookstest.Eventually(t, "they are counted", func() bool {
+	meshtest.Eventually(t, "they are counted", func() bool {
 		return request[protocol.Stats](t, m, protocol.SubjectStats, protocol.Empty{}).Counters[protocol.CountDiscarded] == 40
 	})
 }
@@ -201,7 +202,7 @@ func TestEachWaitingMessageGoesOneWay(t *testing.T) {
 	var operators sync.WaitGroup
 	for i, subject := range []string{protocol.SubjectWaitingNow, protocol.SubjectWaitingCancel, protocol.SubjectWaitingNow, protocol.SubjectWaitingCancel} {
 		operators.Go(func() {
-			reply, err := mesh.Request[protocol.WaitingActReply](bookstest.Context(t), m.Conn, subject, protocol.WaitingActRequest{All: true})
+			reply, err := mesh.Request[protocol.WaitingActReply](meshtest.Context(t), m.Conn, subject, protocol.WaitingActRequest{All: true})
 			if err != nil {
 				t.Error(err)
 			}
@@ -217,7 +218,7 @@ func TestEachWaitingMessageGoesOneWay(t *testing.T) {
 		}
 		came[a.Message.ID] = true
 	}
-	bookstest.Eventually(t, "nothing waits", func() bool {
+	meshtest.Eventually(t, "nothing waits", func() bool {
 		stats := request[protocol.Stats](t, m, protocol.SubjectStats, protocol.Empty{})
 		return stats.Gauges["waiting"] == 0 && stats.Gauges["moving"] == 0 && stats.Counters[protocol.CountDiscarded] == uint64(cancelled)
 	})
@@ -283,7 +284,7 @@ func TestRefusesUnclearWaitingRequests(t *testing.T) {
 		for _, q := range []protocol.WaitingActRequest{
 			{}, {All: true, Queue: queueOf(0)}, {MessageID: "x", All: true}, {Queue: queueOf(0), Execution: "e0"},
 		} {
-			_, err := mesh.Request[protocol.WaitingActReply](bookstest.Context(t), m.Conn, subject, q)
+			_, err := mesh.Request[protocol.WaitingActReply](meshtest.Context(t), m.Conn, subject, q)
 			if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 				t.Errorf("%+v: got %v, want INVALID_ARGS", q, err)
 			}
@@ -295,7 +296,7 @@ func TestRefusesUnclearWaitingRequests(t *testing.T) {
 		}
 	}
 	for _, q := range []protocol.WaitingListRequest{{Limit: -1}, {Limit: 1001}, {After: "x"}, {After: "1.x"}} {
-		_, err := mesh.Request[protocol.WaitingPage](bookstest.Context(t), m.Conn, protocol.SubjectWaitingList, q)
+		_, err := mesh.Request[protocol.WaitingPage](meshtest.Context(t), m.Conn, protocol.SubjectWaitingList, q)
 		if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 			t.Errorf("%+v: got %v, want INVALID_ARGS", q, err)
 		}
@@ -327,7 +328,7 @@ func TestTheOwnerOfALedgerTakesNothingOnTrust(t *testing.T) {
 		},
 	} {
 		for _, body := range bodies {
-			_, err := mesh.Request[protocol.Empty](bookstest.Context(t), m.Conn, subject+verb, body)
+			_, err := mesh.Request[protocol.Empty](meshtest.Context(t), m.Conn, subject+verb, body)
 			if code := protocol.CodeOf(err); code != protocol.CodeInvalidArgs && code != protocol.CodeInvalidName {
 				t.Errorf("%s %+v: got %v, want a refusal", verb, body, err)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/books/bookstest"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/retry"
 )
@@ -37,7 +38,7 @@ func newService(t *testing.T, m *bookstest.Mesh, instance string) *retry.Service
 func start(t *testing.T, m *bookstest.Mesh, instance string) *retry.Service {
 	t.Helper()
 	s := newService(t, m, instance)
-	if err := s.Start(bookstest.Context(t)); err != nil {
+	if err := s.Start(meshtest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stop(t, s) })
@@ -46,7 +47,7 @@ func start(t *testing.T, m *bookstest.Mesh, instance string) *retry.Service {
 
 func stop(t *testing.T, s *retry.Service) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), bookstest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), meshtest.Patience)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
@@ -55,7 +56,7 @@ func stop(t *testing.T, s *retry.Service) {
 
 func request[R any](t *testing.T, m *bookstest.Mesh, subject string, q any) R {
 	t.Helper()
-	r, err := mesh.Request[R](bookstest.Context(t), m.Conn, subject, q)
+	r, err := mesh.Request[R](meshtest.Context(t), m.Conn, subject, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestDecideAnswersABatchInOrder(t *testing.T) {
 		t.Errorf("asked again: got %+v, want %+v", again.Items, want)
 	}
 	q.Verdicts = []protocol.Verdict{protocol.VerdictSettle}
-	_, err := mesh.Request[protocol.DecideReply](bookstest.Context(t), m.Conn, protocol.SubjectDecide, q)
+	_, err := mesh.Request[protocol.DecideReply](meshtest.Context(t), m.Conn, protocol.SubjectDecide, q)
 	if protocol.CodeOf(err) != protocol.CodeInvalidArgs {
 		t.Errorf("an asker that can take nothing back: got %v, want INVALID_ARGS", err)
 	}
@@ -154,7 +155,7 @@ func TestNoneOfManyIsEarlyOrLost(t *testing.T) {
 			t.Errorf("%s came %v early", a.Message.ID, early)
 		}
 	}
-	bookstest.Eventually(t, "the shelves are empty", func() bool {
+	meshtest.Eventually(t, "the shelves are empty", func() bool {
 		stats := request[protocol.Stats](t, m, protocol.SubjectStats, protocol.Empty{})
 		return stats.Gauges["waiting"] == 0 && stats.Gauges["moving"] == 0
 	})
@@ -182,7 +183,7 @@ func TestWhatWaitsOutlivesTheService(t *testing.T) {
 			t.Errorf("message %d came %v early", i, early)
 		}
 	}
-	bookstest.Eventually(t, "nothing is left but what waits for an hour", func() bool {
+	meshtest.Eventually(t, "nothing is left but what waits for an hour", func() bool {
 		page := request[protocol.QueuesPage](t, m, protocol.SubjectWaitingQueues, protocol.QueuesRequest{})
 		return len(page.Queues) == 1 && page.Queues[0].Queue == queueOf(2) && page.Queues[0].Waiting == 1
 	})
@@ -200,7 +201,7 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 	start(t, m, "two")
 	stop(t, first)
 	m.Await(len(parcels))
-	bookstest.Eventually(t, "the other has it all", func() bool {
+	meshtest.Eventually(t, "the other has it all", func() bool {
 		stats := request[protocol.Stats](t, m, protocol.SubjectStats, protocol.Empty{})
 		return stats.Gauges["ledgers"] == 4 && stats.Gauges["waiting"] == 0 && stats.Gauges["moving"] == 0
 	})
@@ -238,7 +239,7 @@ func TestTellsWhatItHolds(t *testing.T) {
 		t.Errorf("before a router has started: got %+v, want one reason", ready)
 	}
 	m.StartRouter(2)
-	bookstest.Eventually(t, "ready", func() bool {
+	meshtest.Eventually(t, "ready", func() bool {
 		return request[protocol.Ready](t, m, protocol.SubjectReady, protocol.Empty{}).Ready
 	})
 
@@ -247,7 +248,7 @@ func TestTellsWhatItHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Hand(waiting("retry-00", queueOf(1), time.Hour), waiting("retry-01", queueOf(1), time.Hour), waiting("retry-01", queueOf(2), time.Hour))
-	bookstest.Eventually(t, "a load of three messages", func() bool { return nextLoad(t, loads).Messages == 3 })
+	meshtest.Eventually(t, "a load of three messages", func() bool { return nextLoad(t, loads).Messages == 3 })
 
 	page := request[protocol.QueuesPage](t, m, protocol.SubjectWaitingQueues, protocol.QueuesRequest{Execution: "e1"})
 	if page.Instance != "one" || len(page.Queues) != 1 || page.More {
@@ -281,7 +282,7 @@ func TestTellsWhatItHolds(t *testing.T) {
 
 func nextLoad(t *testing.T, loads *nats.Subscription) (load protocol.Load) {
 	t.Helper()
-	msg, err := loads.NextMsgWithContext(bookstest.Context(t))
+	msg, err := loads.NextMsgWithContext(meshtest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,17 +301,17 @@ func TestStartsAndStopsInAnyOrder(t *testing.T) {
 		for range 1 + i%2 {
 			stops.Go(func() { stop(t, s) })
 		}
-		if err := s.Start(bookstest.Context(t)); err == nil {
+		if err := s.Start(meshtest.Context(t)); err == nil {
 			stop(t, s)
 		}
 		stops.Wait()
-		if err := s.Start(bookstest.Context(t)); protocol.CodeOf(err) != protocol.CodeConflict {
+		if err := s.Start(meshtest.Context(t)); protocol.CodeOf(err) != protocol.CodeConflict {
 			t.Errorf("a second start: got %v, want CONFLICT", err)
 		}
 	}
 	for range 5 {
 		s := newService(t, m, "one")
-		if err := s.Start(bookstest.Context(t)); err != nil {
+		if err := s.Start(meshtest.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 		stop(t, s)

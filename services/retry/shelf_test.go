@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/books/bookstest"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -24,7 +25,7 @@ func (c clock) at(t *testing.T, now time.Time) (left int, next time.Duration) {
 		left int
 		next time.Time
 	}
-	a, err := books.Ask(bookstest.Context(t), c.book, func(s *shelf) answer {
+	a, err := books.Ask(meshtest.Context(t), c.book, func(s *shelf) answer {
 		next := s.Tick(now)
 		return answer{len(s.near) + len(s.far), next}
 	})
@@ -39,7 +40,7 @@ func (c clock) at(t *testing.T, now time.Time) (left int, next time.Duration) {
 func TestClockThatJumps(t *testing.T) {
 	m := bookstest.Start(t)
 	m.StartRouter(2)
-	ctx := bookstest.Context(t)
+	ctx := meshtest.Context(t)
 	start := time.Now()
 
 	conn, err := mesh.Connect(ctx, mesh.ConnectOptions{URL: m.URL, NoBuffer: true})
@@ -66,7 +67,7 @@ func TestClockThatJumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), bookstest.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), meshtest.Patience)
 		defer cancel()
 		if err := book.Stop(ctx); err != nil {
 			t.Error(err)

@@ -101,22 +101,16 @@ func count(ctx context.Context, info *protocol.BrokerInfo, lanes [][]farQueue) {
 			}
 			info.Queues++
 			looks.Go(func() error {
-				began := time.Now()
 				depth, err := f.Depth(ctx, f.queue, f.delays)
 				mu.Lock()
 				defer mu.Unlock()
 				add(info, depth, f.live)
-				if err == nil && depth == (broker.Depth{}) && time.Since(began) >= trusted {
-					err = errUntrusted
-				}
 				return err
 			})
 		}
 	}
 	info.Counted = looks.Wait() == nil
 }
-
-var errUntrusted = protocol.Errorf(protocol.CodeUnavailable, "the broker is too busy to say what it holds")
 
 func add(info *protocol.BrokerInfo, depth broker.Depth, live int64) {
 	info.Ready += depth.Ready

@@ -348,7 +348,6 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 	q := l.queueOf(e)
 	if isRemote(e) {
-		q.arrived++
 		l.received(q, e, m)
 	}
 	l.blocks.saw(e, true, false)

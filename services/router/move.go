@@ -16,15 +16,9 @@ import (
 
 const (
 	lookAgain = int64(200 * time.Millisecond)
-	// emptySights is how often a broker has to hold nothing of a queue, with nothing come
-	// from it meanwhile, when as many of its messages have ended as were published before
-	// it moved. unsureSights is it when fewer have, by the counters: they miss what a
-	// killed owner had not written yet. What is on its way to the lane is seen nowhere.
-	emptySights  = 5
-	unsureSights = 25
-	// trusted is how fast a broker has to say that a queue is empty to be believed: one
-	// that is busy says so, as RabbitMQ does, of what it could not look at in time.
-	trusted = 200 * time.Millisecond
+	// noticed is how long a broker may take to notice that the connections of the lane's
+	// last owner are dead, and to have again what was unsettled there.
+	noticed = int64(10 * time.Second)
 	// unbindAfter is how long a queue receives its topic where it was before: publishes
 	// are on their way there.
 	unbindAfter = int64(10 * time.Second)
@@ -34,17 +28,11 @@ const (
 
 // moves is what a lane has to do for queues that have moved.
 type moves struct {
-	waiting   map[*queue]*sight   // FIFO queues whose new place waits for the old ones
+	waiting   map[*queue]bool     // FIFO queues whose new place waits for the old ones: whether these are looked at
 	unbinding map[unbinding]int64 // when (Service.clock)
 	leaving   bool                // brokers are left
+	retired   []string            // ids of brokers of which notes are to be forgotten
 	lookAt    int64               // Service.clock
-}
-
-// sight is what was seen of the old places of a queue.
-type sight struct {
-	looking bool
-	empty   int // looks that have found nothing since one has found something
-	arrived int64
 }
 
 // unbinding is a queue that is not to receive its topic at a broker any more.
@@ -58,6 +46,7 @@ func (l *lane) place(p *placement) {
 	if p.order <= l.placed.order {
 		return
 	}
+	l.moves.retire(l.placed, p)
 	l.placed = p
 	for _, r := range l.remotes {
 		r.leaving = !slices.Contains(p.brokers, r.remoteBroker)
@@ -73,6 +62,7 @@ func (l *lane) place(p *placement) {
 	for _, q := range l.queues {
 		l.move(q)
 	}
+	l.forgetRetired()
 }
 
 // move has a queue's publishes go where they are to.
@@ -293,11 +283,11 @@ func (l *lane) waits(q *queue) bool {
 		return false
 	}
 	waits := l.isBehind(q)
-	if waits && l.moves.waiting[q] == nil {
+	if _, known := l.moves.waiting[q]; waits && !known {
 		if l.moves.waiting == nil {
-			l.moves.waiting = make(map[*queue]*sight)
+			l.moves.waiting = make(map[*queue]bool)
 		}
-		l.moves.waiting[q] = &sight{}
+		l.moves.waiting[q] = false
 	}
 	return waits
 }
@@ -334,7 +324,8 @@ func (q *queue) park(e *broker.Entry) bool {
 // had the queue before may deliver what is new until its consumer has ended.
 func (q *queue) isNew(e *broker.Entry) bool {
 	if isRemote(e) {
-		return q.isRemote() && q.lane.moves.waiting[q] != nil && q.lane.storeOf(e) == q.store
+		_, waits := q.lane.moves.waiting[q]
+		return q.isRemote() && waits && q.lane.storeOf(e) == q.store
 	}
 	return q.transit.lasts() && !q.isRemote() && e.Key >= q.transit.From
 }
@@ -396,8 +387,8 @@ func (m *moves) tick(l *lane) {
 		return
 	}
 	m.lookAt = l.now + lookAgain
-	for q, x := range m.waiting {
-		if x.looking {
+	for q, looking := range m.waiting {
+		if looking {
 			continue
 		}
 		if !l.waits(q) {
@@ -406,7 +397,7 @@ func (m *moves) tick(l *lane) {
 			l.moveOn(q)
 			continue
 		}
-		l.lookBehind(q, x)
+		l.lookBehind(q)
 	}
 	for u, at := range m.unbinding {
 		if l.unbindAt(u, at) {
@@ -436,85 +427,108 @@ func (m *moves) next(l *lane) int64 {
 	return l.now + int64(idle)
 }
 
-// lookBehind looks whether brokers that have had the queue hold anything of it.
-func (l *lane) lookBehind(q *queue, x *sight) {
-	var behind []*remote
-	for _, r := range l.remotes {
-		if r.emptied[q.name] || !l.isElsewhere(q, r) {
-			continue
-		}
-		if r.store.Live(q.name) > 0 || r.store.Comes(q.name) > 0 || x.arrived != q.arrived || q.before > 0 {
-			x.empty, x.arrived = 0, q.arrived
+// lookBehind looks whether brokers that have had the queue hold anything of it. It is
+// known that they do not when they say so while nobody takes anything from it, and
+// nothing of it is here.
+func (l *lane) lookBehind(q *queue) {
+	behind := l.behind(q)
+	if len(behind) == 0 || !l.nothingHere(q, behind) {
+		return
+	}
+	l.moves.waiting[q] = true
+	l.seeBehind(q, behind, false, func(empty bool) {
+		if empty && l.nothingHere(q, behind) {
+			l.lookAlone(q, behind)
 			return
 		}
-		behind = append(behind, r)
+		l.lookLater(q)
+	})
+}
+
+// behind are the brokers that may hold what comes before.
+func (l *lane) behind(q *queue) (all []*remote) {
+	for _, r := range l.remotes {
+		if !r.emptied[q.name] && l.isElsewhere(q, r) {
+			all = append(all, r)
+		}
 	}
+	return all
+}
+
+// nothingHere says whether nothing of those brokers' is on its way here, or there. What
+// the lane's last owner had comes back in a while.
+func (l *lane) nothingHere(q *queue, behind []*remote) bool {
+	if q.before > 0 || !l.hasEndedAll(q) && l.now < l.bindings.since+noticed {
+		return false
+	}
+	return !slices.ContainsFunc(behind, func(r *remote) bool { return r.store.Live(q.name)+r.store.Comes(q.name) > 0 })
+}
+
+// hasEndedAll says whether, by the counters, all has that was published before the
+// queue moved: they miss what a killed owner had not written yet. While a queue waits
+// nothing of its new place ends.
+func (l *lane) hasEndedAll(q *queue) bool {
+	return q.transit.lasts() && q.transit.Until > 0 && ledger.Out(l.counters(q.name)) >= q.transit.Until
+}
+
+// lookAlone looks once more with nobody taking anything.
+func (l *lane) lookAlone(q *queue, behind []*remote) {
+	left, still := len(behind), true
+	for _, r := range behind {
+		r.resting[q.name] = true
+		r.store.Rest(q.name, func(nothingCame bool) {
+			still = still && nothingCame
+			left--
+			switch {
+			case left > 0:
+				return
+			case !still:
+				l.lookedAlone(q, behind, false)
+				return
+			}
+			l.seeBehind(q, behind, true, func(empty bool) { l.lookedAlone(q, behind, empty && l.nothingHere(q, behind)) })
+		})
+	}
+}
+
+// lookedAlone has what waited for empty places go on, or those be taken from again.
+func (l *lane) lookedAlone(q *queue, behind []*remote, empty bool) {
+	for _, r := range behind {
+		delete(r.resting, q.name)
+		if empty && broker.Store(r.store) != q.store {
+			r.emptied[q.name] = true
+		}
+	}
+	l.lookLater(q)
+	if q.lane == l { // it is still there
+		l.unpark(q)
+		q.demand()
+	}
+}
+
+func (l *lane) lookLater(q *queue) {
+	if _, waits := l.moves.waiting[q]; waits {
+		l.moves.waiting[q] = false
+	}
+}
+
+// seeBehind asks the brokers themselves whether they hold nothing of a queue, and if
+// that is the question, whether nobody has anything of it either.
+func (l *lane) seeBehind(q *queue, behind []*remote, alone bool, f func(empty bool)) {
 	delays := make([][]int64, len(behind))
 	for i, r := range behind {
 		delays[i] = r.delays(q.name)
 	}
-	x.looking = true
 	l.s.lanes.Go(func() {
-		saw := seeBehind(q.name, behind, delays)
-		l.Post(func() { l.looked(q, x, behind, saw) })
+		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+		defer cancel()
+		empty := true
+		for i, r := range behind {
+			depth, err := r.Depth(ctx, q.name, delays[i])
+			empty = empty && err == nil && depth.Ready+depth.Waiting == 0 && (!alone || depth.Taken == 0)
+		}
+		l.Post(func() { f(empty) })
 	})
-}
-
-// seen is what a look has found.
-type seen int
-
-const (
-	unsure seen = iota
-	nothing
-	something
-)
-
-// seeBehind asks the brokers themselves.
-func seeBehind(name string, behind []*remote, delays [][]int64) seen {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
-	defer cancel()
-	saw := nothing
-	for i, r := range behind {
-		began := time.Now()
-		depth, err := r.Depth(ctx, name, delays[i])
-		switch {
-		case err == nil && depth.Ready+depth.Waiting > 0:
-			return something
-		case err != nil || time.Since(began) >= trusted:
-			saw = unsure
-		}
-	}
-	return saw
-}
-
-func (l *lane) looked(q *queue, x *sight, behind []*remote, saw seen) {
-	x.looking = false
-	switch {
-	case saw == something || x.arrived != q.arrived:
-		x.empty, x.arrived = 0, q.arrived
-		return
-	case saw == unsure: // says nothing of the looks before it
-		return
-	}
-	x.empty++
-	if x.empty < l.sightsFor(q) {
-		return
-	}
-	for _, r := range behind {
-		if broker.Store(r.store) != q.store {
-			r.emptied[q.name] = true
-		}
-	}
-	l.unpark(q)
-}
-
-// sightsFor is how many looks have to find nothing. While a queue waits nothing of its
-// new place ends, so that its counter says whether all of before have.
-func (l *lane) sightsFor(q *queue) int {
-	if m := q.transit; m.lasts() && m.Until > 0 && ledger.Out(l.counters(q.name)) >= m.Until {
-		return emptySights
-	}
-	return unsureSights
 }
 
 // unbindAt unbinds when the time has come; true: there is nothing more to do.
@@ -567,6 +581,7 @@ func (l *lane) letGo() {
 		for _, q := range l.queues {
 			l.move(q)
 		}
+		l.forgetRetired()
 	}
 }
 

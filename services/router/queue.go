@@ -40,7 +40,6 @@ type queue struct {
 	before      int64           // of these on their way to where publishes went before
 	transit     *transit        // to where it is now; nil: nothing is elsewhere that comes before
 	parked      []*broker.Entry // in the mesh, and waiting for that
-	arrived     int64           // messages from brokers
 
 	reading int // entries whose bodies are being read
 	read    int // ready entries whose bodies were read ahead

@@ -70,6 +70,7 @@ func (s *frugalStore) Live(string) int                            { return 0 }
 func (s *frugalStore) Queues() iter.Seq2[string, []int64]         { return maps.All(s.queues) }
 func (s *frugalStore) Has(queue string) bool                      { _, has := s.queues[queue]; return has }
 func (s *frugalStore) Comes(string) int                           { return 0 }
+func (s *frugalStore) Rest(_ string, done func(bool))             { done(true) }
 func (s *frugalStore) Bind(_, _ string, done func())              { done() }
 func (s *frugalStore) Unbind(_, _ string)                         {}
 func (s *frugalStore) Forget(queue string)                        { delete(s.queues, queue) }

@@ -22,9 +22,10 @@ type remote struct {
 	store broker.RemoteStore
 	words words
 	// looking are the queues of which it is being found out whether they hold
-	// anything; emptied those that have moved elsewhere, of which it does not.
-	looking, emptied map[string]bool
-	writing          int // publishes that are on their way
+	// anything; emptied those that have moved elsewhere, of which it does not; of
+	// those that are resting nothing is taken meanwhile.
+	looking, emptied, resting map[string]bool
+	writing                   int // publishes that are on their way
 	// leaving: it is not used any more, and left when nothing of it is in hand,
 	// or by leaveBy (Service.clock).
 	leaving bool
@@ -63,7 +64,7 @@ func (l *lane) attachRemotes() {
 		b.lanes.Add(1)
 		l.remotes = append(l.remotes, &remote{
 			remoteBroker: b, store: store, words: wordsFor(name, b.Durability()),
-			looking: make(map[string]bool), emptied: make(map[string]bool),
+			looking: make(map[string]bool), emptied: make(map[string]bool), resting: make(map[string]bool),
 		})
 	}
 	for _, r := range l.remotes {
@@ -94,10 +95,8 @@ func (l *lane) closeRemotes() {
 // drain takes nothing more.
 func (l *lane) drain() {
 	l.draining = true
-	for _, r := range l.remotes {
-		for name := range r.store.Queues() {
-			r.store.Demand(name, broker.Demand{})
-		}
+	for _, q := range l.queues {
+		q.demand()
 	}
 }
 
@@ -241,7 +240,6 @@ func (q *queue) demand() {
 	switch {
 	case d.Window == 0 || l.draining:
 		d.Window = 0
-		l.giveBack(q, func(*remote) bool { return true })
 	case q.policy.Serial:
 		d.Window = 1
 	case q.policy.fifo: // always the same: to change it may change the order
@@ -249,19 +247,18 @@ func (q *queue) demand() {
 	case len(q.filters) > 0, q.jobs != nil, q.policy.maxPriority > 0:
 		d.Window += lookahead
 	}
-	if l.moves.leaving {
-		l.giveBack(q, func(r *remote) bool { return r.leaving })
-	}
 	waits := l.waits(q)
 	for _, r := range l.remotes {
 		isNew := broker.Store(r.store) == q.store
 		switch {
-		case r.leaving, isNew && waits:
+		case r.leaving, isNew && waits, r.resting[q.name]:
 			r.store.Demand(q.name, broker.Demand{FIFO: d.FIFO, MaxPriority: d.MaxPriority})
 		case isNew || r.store.Has(q.name):
 			r.store.Demand(q.name, d)
 		}
 	}
+	// What goes back once nothing is taken any more does not come again behind the others.
+	l.giveBack(q, func(r *remote) bool { return d.Window == 0 || r.leaving })
 }
 
 // giveBack returns to its broker what is in nobody's hands, if it is one of these.
@@ -516,7 +513,7 @@ func (l *lane) Key() ledger.Key {
 func (l *lane) removeIfEmpty(r *remote, name string) {
 	l.lookAt(r, name, func(depth broker.Depth, err error) {
 		delete(r.looking, name)
-		if err == nil && depth == (broker.Depth{}) && r.store.Live(name)+r.store.Comes(name) == 0 {
+		if err == nil && depth.Ready+depth.Waiting+depth.Dead == 0 && r.store.Live(name)+r.store.Comes(name) == 0 {
 			r.store.Forget(name)
 			if !l.isFar(name) {
 				l.closeBooks(name, ledger.WrittenOff)

@@ -16,10 +16,7 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-const (
-	lanes       = 16
-	lanesWithin = 10 * time.Second // that lanes go on in after their router has died
-)
+const lanes = 16
 
 // two of each service.
 var two = map[string]int{"registry": 2, "retry": 2, "dlq": 2, "router": 2, "gateway": 2}
@@ -58,7 +55,7 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 
 // lanesGoOn is how long it takes until every lane has answered a publish. Those
 // to lanes without an owner are refused, not left without an answer, but for
-// those of the first moment that NATS still gives to the killed router itself.
+// those that NATS still gives to the killed router itself.
 func lanesGoOn(t *testing.T, c *client.Client) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -67,31 +64,30 @@ func lanesGoOn(t *testing.T, c *client.Client) time.Duration {
 		publishing.Go(func() { laneGoesOn(t, c, lane, began) })
 	}
 	publishing.Wait()
-	took := time.Since(began)
-	if took > lanesWithin+5*time.Second { // a loaded machine is given some time
-		t.Errorf("lanes went on after %v only", took)
-	}
-	return took
+	return time.Since(began)
 }
 
 func laneGoesOn(t *testing.T, c *client.Client, lane int, began time.Time) {
 	t.Helper()
-	const moment = time.Second
+	const brief, patient, unanswered = 500 * time.Millisecond, harness.Guard, 2
 	to := client.Queue("probe", routeIn(lane))
-	for t.Context().Err() == nil && time.Since(began) < harness.Guard {
-		patient := 5 * time.Second
-		first := time.Since(began) < moment
-		if first {
-			patient = moment / 2
+	for lost := 0; t.Context().Err() == nil && time.Since(began) < harness.Guard; {
+		within := brief
+		if lost >= unanswered {
+			within = patient
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patient)
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		_, err := c.Publish(ctx, to, nil)
 		cancel()
 		if err == nil {
 			return
 		}
-		if !first && protocol.CodeOf(err) == protocol.CodeTimeout {
-			t.Errorf("lane %d: a publish is not answered: %v", lane, err)
+		if protocol.CodeOf(err) == protocol.CodeTimeout {
+			lost++
+		}
+		if lost > unanswered {
+			t.Errorf("lane %d: publishes are not answered: %v", lane, err)
+			return
 		}
 		pause(t.Context(), patience)
 	}

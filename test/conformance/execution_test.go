@@ -29,7 +29,7 @@ func TestClosedExecutionsLeaveNothing(t *testing.T) {
 	t.Cleanup(func() { m.stop(t) })
 	before := m.recordsAfter(t, "first", 1)
 	after := m.recordsAfter(t, "run", executions)
-	if after != before {
+	if after > before { // fewer: a client of before is forgotten by now
 		t.Errorf("the registry has %d records, %d before %d executions", after, before, executions)
 	}
 	m.restart(t) // every ledger has looked at the time

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
@@ -43,18 +45,21 @@ func TestTheAdapterOfARunningMesh(t *testing.T) {
 	if password, is := at.User.Password(); shown(m) == "" || is && strings.Contains(shown(m), ":"+password+"@") {
 		t.Errorf("it is shown as %s", shown(m))
 	}
+	turns := startTurns(t, m, first)
 	f.More(50)
 	m.Apply(fmt.Sprintf(`
 brokers:
   second: {name: rabbitmq, config: {amqp_url: %q}}
 routes:
   - {pattern: /queue/flow/**, broker: second}
+  - {pattern: /queue/run/turns, broker: second}
   - {pattern: /topic/*, broker: second}
   - {pattern: /jobs/def*, broker: second}
 `, second))
 	if r := harness.Publish(t, m.Connect(), client.Queue("run", "step"), "y"); r.Broker != "rabbitmq" {
 		t.Errorf("what no route names goes to %s", r.Broker)
 	}
+	turns.moved()
 	f.More(50)
 	unknown := m.Run("config", "apply", harness.Configuration(t, "routes: [{pattern: /jobs/*, broker: third}]"))
 	if unknown.Code == 0 || !strings.Contains(unknown.Stderr, "routes.0.broker") {
@@ -65,6 +70,7 @@ routes:
 	}
 	m.Apply(fmt.Sprintf("adapter: {name: builtin}\nroutes: []\nbrokers: {second: {name: rabbitmq, state: draining, config: {amqp_url: %q}}}", second))
 	f.More(50)
+	turns.end()
 	f.End(false)
 	for _, name := range []string{"builtin", "rabbitmq", "second"} {
 		if !f.Took[name] {
@@ -87,6 +93,64 @@ routes:
 	harness.Await(t, "an empty broker to be retired", func() bool { return m.Run("broker", "retire", "second").Code == 0 })
 	if b := m.Brokers(); len(b) != 1 {
 		t.Errorf("in the end there are %v", slices.Sorted(maps.Keys(b)))
+	}
+	m.Apply(fmt.Sprintf("brokers: {second: {name: rabbitmq, state: active, config: {amqp_url: %q}}}", server.VirtualHost(t)))
+	if b := m.Brokers()["second"]; b.Queues != 0 || !b.Counted {
+		t.Errorf("what is called like a retired broker is taken for it: %+v", b)
+	}
+}
+
+// turns is a queue in order that moves while a program that knows RabbitMQ alone has its
+// first message in hand: the broker that is left says then that nothing is in the queue.
+type turns struct {
+	t        *testing.T
+	mesh     *harness.Mesh
+	client   *client.Client
+	stranger *amqp.Channel
+	ran      chan string
+}
+
+func startTurns(t *testing.T, m *harness.Mesh, at string) *turns {
+	t.Helper()
+	s := &turns{t: t, mesh: m, client: m.Connect(), stranger: stranger(t, at), ran: make(chan string, 10)}
+	harness.Publish(t, s.client, client.Queue("run", "turns"), "1")
+	err := s.stranger.Qos(1, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := s.stranger.Consume("queue:run:turns", "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.Receive(t, "the stranger's message", taken)
+	return s
+}
+
+// moved publishes to where the queue is now, and has it worked on.
+func (s *turns) moved() {
+	s.t.Helper()
+	if r := harness.Publish(s.t, s.client, client.Queue("run", "turns"), "2"); r.Broker != "second" {
+		s.t.Errorf("a queue that has moved is at %s", r.Broker)
+	}
+	harness.Work(s.t, s.client, "run", "turns", func(_ context.Context, d *client.Delivery) error {
+		s.ran <- string(d.Data)
+		return nil
+	}, client.FIFO())
+}
+
+// end: what the stranger has given back comes before what was published after it.
+func (s *turns) end() {
+	s.t.Helper()
+	if len(s.ran) > 0 {
+		s.t.Errorf("%s runs while the one before it is in a stranger's hand", <-s.ran)
+	}
+	if err := s.stranger.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, want := range []string{"1", "2"} {
+		if data := harness.Receive(s.t, "a message in its turn", s.ran); data != want {
+			s.t.Errorf("%s runs, want %s", data, want)
+		}
 	}
 }
 

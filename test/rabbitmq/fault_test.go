@@ -56,9 +56,17 @@ func (p *place) holdingQueueOfOthers() {
 
 // delays: 1, 2 and 4 seconds are never shortened, and a short delay passes a long
 // one.
-func (p *place) delays() {
-	deliveries := p.work("delays", "r", client.Backoff(time.Second), client.MaxRetries(4))
-	slow := p.publish("delays", "r", "slow")
+func (p *place) delays() { p.shortPassesLong("delays", nil, nil) }
+
+// delaysOfPriorities: nor are they otherwise where the message that waits longer is the
+// more urgent.
+func (p *place) delaysOfPriorities() {
+	p.shortPassesLong("urgent", []client.PublishOption{client.Priority(9)}, []client.PublishOption{client.Priority(1)}, client.MaxPriority(9))
+}
+
+func (p *place) shortPassesLong(execution string, long, short []client.PublishOption, opts ...client.WorkOption) {
+	deliveries := p.work(execution, "r", append(opts, client.Backoff(time.Second), client.MaxRetries(4))...)
+	slow := p.publish(execution, "r", "slow", long...)
 	var quick string
 	failed, attempts := map[string]time.Time{}, []string{}
 	for len(attempts) < 6 {
@@ -70,7 +78,7 @@ func (p *place) delays() {
 		failed[d.ID] = time.Now()
 		switch {
 		case d.ID == slow && d.Attempt == 3:
-			quick = p.publish("delays", "r", "quick")
+			quick = p.publish(execution, "r", "quick", short...)
 			d.End <- errFails
 		case d.ID == slow && d.Attempt == 4, d.ID == quick && d.Attempt == 2:
 			d.End <- nil
@@ -80,6 +88,22 @@ func (p *place) delays() {
 	}
 	if last := attempts[len(attempts)-1]; last != "slow4" {
 		p.Errorf("the order is %v: a short delay does not pass a long one", attempts)
+	}
+}
+
+// longestDelay: one that is longer than RabbitMQ's longest waits in turns, and does not
+// become one below nothing.
+func (p *place) longestDelay() {
+	deliveries := p.work("longest", "r", client.Backoff(365*24*time.Hour))
+	id := p.publish("longest", "r", "x")
+	first := harness.Receive(p, "the first attempt", deliveries)
+	first.End <- errFails
+	p.awaitDepth("queue:longest:r.retry."+strconv.FormatInt((20*24*time.Hour).Milliseconds(), 10), 1)
+	harness.Await(p, "it to be let go", func() bool { return p.mesh.Run("retry", "now", id).Code == 0 })
+	if again := harness.Receive(p, "the second attempt", deliveries); again.ID != id || again.Attempt != 2 {
+		p.Errorf("attempt %d of %s came, want the second of %s", again.Attempt, again.ID, id)
+	} else {
+		again.End <- nil
 	}
 }
 
@@ -245,6 +269,13 @@ func TestHandlerOutrunsTheConsumerTimeout(t *testing.T) {
 		q := m.Queue("long", "r")
 		return q.Counters[protocol.CountAcknowledged] == 1 && q.Ready+q.InFlight+q.Waiting+q.Dead == 0
 	})
+	superseded := uint64(0)
+	for _, s := range m.Stats() {
+		superseded += s.Counters[protocol.CountSuperseded]
+	}
+	if superseded == 0 {
+		t.Error("the first handler's answer was not superseded, though its consumer was replaced")
+	}
 	if n := m.Queue("long", "quick").Counters[protocol.CountAcknowledged]; n != 2 {
 		t.Errorf("%d messages of the other queue were handled, want 2", n)
 	}

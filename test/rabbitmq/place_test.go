@@ -32,9 +32,9 @@ func TestOnTheBroker(t *testing.T) {
 	for name, test := range map[string]func(*place){
 		"HoldingQueueOutlivesItsMessages": (*place).holdingQueue, "Names": (*place).names,
 		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
-		"HoldingQueueGone": (*place).holdingQueueGone, "HoldingQueueOfOthers": (*place).holdingQueueOfOthers, "Delays": (*place).delays,
+		"HoldingQueueGone": (*place).holdingQueueGone, "HoldingQueueOfOthers": (*place).holdingQueueOfOthers, "Delays": (*place).delays, "DelaysOfPriorities": (*place).delaysOfPriorities, "LongestDelay": (*place).longestDelay,
 		"LettersWrittenTwice": (*place).lettersTwice, "LettersInOrder": (*place).lettersInOrder,
-		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books,
+		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books, "Windows": (*place).windows,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -132,9 +132,9 @@ func (p *place) queues() (all []queueInfo) {
 	return all
 }
 
-func (p *place) publish(execution, route, data string) string {
+func (p *place) publish(execution, route, data string, opts ...client.PublishOption) string {
 	p.Helper()
-	return harness.Publish(p, p.client, client.Queue(execution, route), data).MessageID
+	return harness.Publish(p, p.client, client.Queue(execution, route), data, opts...).MessageID
 }
 
 // work has a route's deliveries ended by the test.

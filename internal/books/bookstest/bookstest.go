@@ -18,12 +18,9 @@ import (
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 )
-
-// Patience bounds every wait of a test: it is a guard against hanging, no
-// statement about time.
-const Patience = time.Minute
 
 // Mesh is NATS, and a router's lanes once StartRouter was called.
 type Mesh struct {
@@ -56,7 +53,7 @@ type Parcel struct {
 // Start starts NATS with its data in a directory of the test's.
 func Start(t testing.TB) *Mesh {
 	t.Helper()
-	ctx := Context(t)
+	ctx := meshtest.Context(t)
 	server, err := natsserver.Start(ctx, natsserver.Options{DataDir: t.TempDir(), Port: -1, Logger: Logger()})
 	must(t, err)
 	t.Cleanup(func() { stop(t, server.Stop) })
@@ -69,7 +66,7 @@ func Start(t testing.TB) *Mesh {
 // StartRouter opens the ledgers of a router with n lanes.
 func (m *Mesh) StartRouter(n int) {
 	m.t.Helper()
-	ctx := Context(m.t)
+	ctx := meshtest.Context(m.t)
 	conn, err := mesh.Connect(ctx, mesh.ConnectOptions{URL: m.URL, Name: "test-lanes", NoBuffer: true})
 	must(m.t, err)
 	m.t.Cleanup(conn.Close)
@@ -98,17 +95,17 @@ func (m *Mesh) Hand(parcels ...Parcel) {
 		if book == nil {
 			m.t.Fatalf("the lane %s is not open", name)
 		}
-		err, failed := books.Await(Context(m.t), book, func(l *lane, answer func(error)) { l.hand(parcels, answer) })
+		err, failed := books.Await(meshtest.Context(m.t), book, func(l *lane, answer func(error)) { l.hand(parcels, answer) })
 		must(m.t, failed)
 		must(m.t, err)
 	}
 }
 
 // Await returns the first n messages that came back to the lanes, which have
-// to be that many within Patience.
+// to be that many within meshtest.Patience.
 func (m *Mesh) Await(n int) []Arrival {
 	m.t.Helper()
-	ctx := Context(m.t)
+	ctx := meshtest.Context(m.t)
 	for {
 		arrivals := m.Arrivals()
 		if len(arrivals) >= n {
@@ -144,28 +141,6 @@ func Message(body []byte, headers map[string][]string) *ledger.Message {
 	return &ledger.Message{ID: uuid.Must(uuid.NewV7()), PublishedAt: time.Now().UnixNano(), Headers: headers, Body: body}
 }
 
-// Context ends with the test, at the latest after Patience.
-func Context(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// Eventually polls until ok is true, and fails the test after Patience.
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ctx := Context(t)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // Logger writes warnings to the standard error, which go test shows when a test
 // fails.
 func Logger() *slog.Logger {
@@ -181,7 +156,7 @@ func must(t testing.TB, err error) {
 
 func stop(t testing.TB, f func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), meshtest.Patience)
 	defer cancel()
 	if err := f(ctx); err != nil {
 		t.Error(err)

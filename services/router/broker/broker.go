@@ -130,6 +130,10 @@ type Store interface {
 // queue. Stores write it when they first use the queue.
 func PlaceNote(id, queue string) string { return "place/" + id + "\n" + queue }
 
+// KeptNote is the key of the note in a lane's ledger about a message that stays in its
+// place on a broker of that id.
+func KeptNote(id, message string) string { return "kept/" + id + "\n" + message }
+
 // Remembering is a Store that knows for a while what was published to it under an id
 // (Publish.Dedup), so that the same is not stored elsewhere when its queue moves.
 type Remembering interface{ Remembers(p *Publish) bool }
@@ -236,6 +240,10 @@ type RemoteQueues interface {
 	// Comes is how many messages may be on their way to the queue that Letters.Depth
 	// does not count, because their delay has passed and the broker moves them.
 	Comes(queue string) int
+	// Rest is a demand for nothing, after which done is called once nothing more comes, in
+	// the lane's goroutine. still: nothing has come since, and all that went back before is
+	// in Letters.Depth.
+	Rest(queue string, done func(still bool))
 	// Bind has the queue receive the topic, and says in the lane's goroutine when
 	// it does. Unbind ends that.
 	Bind(queue, topic string, done func())
@@ -280,6 +288,10 @@ type Depth struct {
 	Ready   int64 // in the queue, and delivered to nobody
 	Waiting int64 // for their next attempt
 	Dead    int64
+	// Taken is how many have, or may have, anything of the queue that is neither: its
+	// consumers, or the messages that are delivered and not settled. It is of the same
+	// moment as Ready.
+	Taken int64
 }
 
 // Letter is a dead letter, or another message that a broker holds.

@@ -25,7 +25,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 	if err == nil {
 		n, free, err = b.arrived(ctx, s, n, given)
 	}
-	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]) + free, Waiting: n[1], Dead: n[3]}, b.failed("the queue "+s.address+" could not be looked at", err)
+	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]) + free, Waiting: n[1], Dead: n[3], Taken: n[2]}, b.failed("the queue "+s.address+" could not be looked at", err)
 }
 
 // takenIn are the counts of a queue once it has taken in what was confirmed for it.

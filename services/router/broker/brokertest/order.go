@@ -112,6 +112,26 @@ func (s *suite) fifoKeepsPlace() {
 	s.awaitEmpty("r", 1)
 }
 
+// fifoComings: what goes back as its worker leaves comes in its turn to the next.
+func (s *suite) fifoComings() {
+	const all, each = 60, 7
+	for i := range all {
+		s.publish("r", fmt.Append(nil, i))
+	}
+	for i := 0; i < all; {
+		w := s.worker(s.fifo("r"))
+		for range min(each, all-i) {
+			d := w.next()
+			equal(s, "message", string(d.Data), strconv.Itoa(i))
+			d.end(protocol.Acknowledged)
+			i++
+		}
+		s.await("r", "these to be acknowledged", func(q protocol.QueueInfo) bool { return q.Counters[protocol.CountAcknowledged] == uint64(i) })
+		w.bye()
+	}
+	s.awaitEmpty("r", 0)
+}
+
 // fifoTimeout: a call that is past its time keeps its group out of any other's
 // hands until it has answered; that answer does not count.
 func (s *suite) fifoTimeout() {

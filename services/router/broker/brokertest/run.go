@@ -79,6 +79,7 @@ var together = []testCase{
 	{"FIFOHolds", (*suite).fifoHolds},
 	{"FIFOGroups", (*suite).fifoGroups},
 	{"FIFOKeepsPlace", (*suite).fifoKeepsPlace},
+	{"FIFOWorkersComeAndGo", (*suite).fifoComings},
 	{"FIFOTimeout", (*suite).fifoTimeout},
 	{"FIFOVanished", (*suite).fifoVanished},
 	{"FIFOObserved", (*suite).fifoObserved},

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	guard = 40 * time.Second       // against hanging; nothing is measured by it
+	guard = 3 * time.Minute        // against hanging; nothing is measured by it
 	look  = 10 * time.Millisecond  // between looks at a state
 	quiet = 300 * time.Millisecond // in which what must not happen would have
 )

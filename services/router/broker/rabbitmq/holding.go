@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // RabbitMQ's bounds, in milliseconds: a message waits longer in several turns.
@@ -18,9 +20,28 @@ const (
 	expiryMargin = int64(24 * 3600 * 1000)
 )
 
-// madeSure is how long a queue that copies go to is known to be there. It is a
-// small part of the life of a holding queue.
-const madeSure = time.Hour
+// delay is how long a message waits, in whole milliseconds, rounded up: after a
+// failure as long as was decided, counted from now on. A delay that its publish
+// asked for differs by the message's way here: it is rounded up to two digits,
+// so that there are few different ones.
+func delay(meta *broker.Meta, now time.Time) int64 {
+	if meta.Due == 0 {
+		return 0
+	}
+	if meta.LastFailure > 0 {
+		return min(max(0, milliseconds(meta.Due-meta.LastFailure)), longestTTL)
+	}
+	ms := milliseconds(meta.Due - now.UnixNano())
+	step := int64(1)
+	for ms/step >= 100 {
+		step *= 10
+	}
+	return min(max(0, (ms+step-1)/step*step), longestTTL)
+}
+
+func milliseconds(ns int64) int64 {
+	return (ns + int64(time.Millisecond) - 1) / int64(time.Millisecond)
+}
 
 // holding is the queue in which its messages wait for a delay.
 func (b *Broker) holding(n names, ms int64) (string, error) {
@@ -47,20 +68,4 @@ func (b *Broker) hold(ctx context.Context, n names, queue string, ms int64) erro
 	}
 	_, err := b.look(ctx, queue)
 	return b.failed("the queue "+queue+" could not be looked at", err)
-}
-
-// sure are queues of a place that copies go to, and when they were made sure of.
-// It is used in the place's turn of the sequence.
-type sure map[string]time.Time
-
-// of makes sure of a queue by f, unless that was done and need not be done anew.
-func (s sure) of(queue string, anew bool, f func() error) error {
-	if at, done := s[queue]; done && !anew && time.Since(at) < madeSure {
-		return nil
-	}
-	err := f()
-	if err == nil {
-		s[queue] = time.Now()
-	}
-	return err
 }

@@ -25,7 +25,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 		return broker.Depth{}, err
 	}
 	var d broker.Depth
-	if d.Ready, err = b.surely(ctx, n.queue); err != nil {
+	if d.Ready, d.Taken, err = b.surely(ctx, n.queue); err != nil {
 		return d, err
 	}
 	for _, ms := range delays {
@@ -46,7 +46,8 @@ func (b *Broker) Depth(ctx context.Context, queue string, delays []int64) (broke
 // depthOfShelf is what surely is there, once nobody here looks at it.
 func (b *Broker) depthOfShelf(ctx context.Context, queue string) (int64, error) {
 	defer b.shelves.Take(queue)()
-	return b.surely(ctx, queue)
+	n, _, err := b.surely(ctx, queue)
+	return n, err
 }
 
 // Browse reads the oldest dead letters. They are taken without being settled on
@@ -138,7 +139,7 @@ type seenKey struct {
 
 // again says whether a letter of the mesh's was read before, and notes it.
 func (s seen) again(d *amqp.Delivery) bool {
-	if _, own := d.Headers[headerPublished]; !own {
+	if _, own := d.Headers[remote.HeaderPublished]; !own {
 		return false
 	}
 	k := seenKey{d.MessageId, number(d.Headers[protocol.HeaderGeneration])}
@@ -335,7 +336,7 @@ func (r *acting) finish(ctx context.Context) (int64, error) {
 	n, err := r.settle(all)
 	for _, t := range all[:n] {
 		if t.anew == nil {
-			r.b.away.back(t.ident)
+			r.b.away.Back(t.ident)
 		}
 	}
 	return int64(n), err

@@ -17,7 +17,7 @@ const looks = 4
 
 // look asks a queue itself how many messages wait in it. What else the broker
 // says of a queue that has no leader, or is slow to answer, is that it is empty.
-// A queue that keeps an order answers, but does not tell: 0 then.
+// A queue that keeps an order answers, but does not tell: RESOURCE_LOCKED then.
 //
 // For a queue that expires when it is not used this is the use: to declare a
 // quorum queue again is none, and to put something in neither.
@@ -27,7 +27,7 @@ const looks = 4
 func (b *Broker) look(ctx context.Context, queue string) (n int64, err error) {
 	for range looksAgain {
 		n, err = b.lookOnce(ctx, queue)
-		if err == nil || isCode(err, amqp.NotFound) || !mesh.Pause(ctx, lookAgain) {
+		if err == nil || isCode(err, amqp.NotFound) || isCode(err, amqp.ResourceLocked) || !mesh.Pause(ctx, lookAgain) {
 			break
 		}
 	}
@@ -68,9 +68,6 @@ type looked struct {
 
 func (l *looked) into(ch *amqp.Channel, queue string) error {
 	d, there, err := ch.Get(queue, false)
-	if isCode(err, amqp.ResourceLocked) {
-		return nil
-	}
 	if err != nil || !there {
 		return err
 	}
@@ -89,7 +86,7 @@ func (b *Broker) awaitAnswer(ctx context.Context, queues []string) bool {
 	for _, queue := range queues {
 		for {
 			_, err := b.look(ctx, queue)
-			if err == nil || isCode(err, amqp.NotFound) {
+			if err == nil || isCode(err, amqp.NotFound) || isCode(err, amqp.ResourceLocked) {
 				break
 			}
 			if !mesh.Pause(ctx, askAgain) {

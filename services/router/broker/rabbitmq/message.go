@@ -4,7 +4,6 @@ package rabbitmq
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,25 +20,6 @@ import (
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
-)
-
-// Headers of the mesh in a message on the broker. The attempt is
-// protocol.HeaderAttempt; a message without headerPublished is not the mesh's,
-// and nothing of these counts in it.
-const (
-	headerPublished  = "Waybill-Published-At" // ns since the epoch
-	headerVanished   = "Waybill-Vanished"
-	headerIncomplete = "Waybill-Incomplete"
-	headerDue        = "Waybill-Due" // ns since the epoch, as the next two
-	headerFirst      = "Waybill-First-Failure"
-	headerLast       = "Waybill-Last-Failure"
-	headerReason     = "Waybill-Reason"
-	headerError      = protocol.HeaderError
-	headerSource     = "Waybill-Source"
-	headerSpans      = "Waybill-Spans"
-	headerStory      = "Waybill-Story"
-	headerQueue      = "Waybill-Queue" // of a dead letter
-	headerCopy       = "Waybill-Copy"  // the how manieth copy this is
 )
 
 // maxHeaders bounds the bytes of the headers, which the broker takes in one
@@ -63,18 +43,18 @@ func outward(m *broker.Message, meta *broker.Meta) (amqp.Publishing, error) {
 	if size > maxHeaders {
 		return amqp.Publishing{}, protocol.Errorf(protocol.CodeLimitExceeded, "headers of %d bytes are more than RabbitMQ takes", size)
 	}
-	h[protocol.HeaderAttempt], h[headerPublished] = int64(meta.Attempt), m.PublishedAt
+	h[protocol.HeaderAttempt], h[remote.HeaderPublished] = int64(meta.Attempt), m.PublishedAt
 	for name, n := range map[string]int64{
-		protocol.HeaderGeneration: int64(meta.Generation), headerVanished: int64(meta.Vanished), headerIncomplete: int64(meta.Incomplete),
-		headerDue: meta.Due, headerFirst: meta.FirstFailure, headerLast: meta.LastFailure,
+		protocol.HeaderGeneration: int64(meta.Generation), remote.HeaderVanished: int64(meta.Vanished), remote.HeaderIncomplete: int64(meta.Incomplete),
+		remote.HeaderDue: meta.Due, remote.HeaderFirst: meta.FirstFailure, remote.HeaderLast: meta.LastFailure,
 	} {
 		if n != 0 {
 			h[name] = n
 		}
 	}
 	for name, text := range map[string]string{
-		headerReason: string(meta.Reason), headerError: meta.Error, headerSource: meta.Source, headerSpans: meta.Spans,
-		protocol.HeaderGroup: m.Group, headerStory: string(ledger.JoinStories(m.Story, meta.Story)),
+		remote.HeaderReason: string(meta.Reason), remote.HeaderError: meta.Error, remote.HeaderSource: meta.Source, remote.HeaderSpans: meta.Spans,
+		protocol.HeaderGroup: m.Group, remote.HeaderStory: string(ledger.JoinStories(m.Story, meta.Story)),
 	} {
 		if text != "" {
 			h[name] = text
@@ -114,19 +94,30 @@ func brief(value string) string {
 	return value
 }
 
+// decode is a delivery of a queue's.
+func decode(d *amqp.Delivery, queue string) remote.Delivery {
+	m, meta, own := inward(d)
+	if _, named := scope.NamedQueue(queue); named && !own {
+		m.Headers = withJob(m.Headers, d.Headers)
+	}
+	return remote.Delivery{
+		Message: m, Meta: meta, Own: own, Copy: number(d.Headers[remote.HeaderCopy]), Tag: strconv.FormatUint(d.DeliveryTag, 10), Again: d.Redelivered,
+	}
+}
+
 // inward reads a message of the broker's. Of a stranger's, which has none of
 // the mesh's headers, the first attempt is meant whatever it says, and what a
 // header of a message may not be is left out.
 func inward(d *amqp.Delivery) (m *broker.Message, meta broker.Meta, own bool) {
 	m = &broker.Message{Body: d.Body, Priority: d.Priority}
-	m.PublishedAt, own = integer(d.Headers[headerPublished])
+	m.PublishedAt, own = integer(d.Headers[remote.HeaderPublished])
 	id, err := uuid.Parse(d.MessageId)
 	own = own && err == nil
 	meta.Attempt = 1
 	if own {
 		m.ID = id
 		m.Headers = userHeaders(d.Headers, true)
-		m.Group, m.Story = text(d.Headers[protocol.HeaderGroup]), []byte(text(d.Headers[headerStory]))
+		m.Group, m.Story = text(d.Headers[protocol.HeaderGroup]), []byte(text(d.Headers[remote.HeaderStory]))
 		readMeta(d.Headers, &meta)
 		return m, meta, true
 	}
@@ -137,7 +128,7 @@ func inward(d *amqp.Delivery) (m *broker.Message, meta broker.Meta, own bool) {
 	}
 	m.Headers = userHeaders(d.Headers, false)
 	for name, value := range map[string]string{headerContentType: d.ContentType, protocol.HeaderCorrelation: d.CorrelationId} {
-		if _, has := m.Headers[name]; value != "" && !has && carried(name, value) {
+		if _, has := m.Headers[name]; value != "" && !has && remote.IsCarried(name, value) {
 			if m.Headers == nil {
 				m.Headers = make(map[string][]string)
 			}
@@ -160,25 +151,19 @@ func strangersID(d *amqp.Delivery, given uuid.UUID) protocol.MessageID {
 			text = fmt.Appendf(text, "%s\x00%v\x00", name, d.Headers[name])
 		}
 	}
-	sum := sha256.Sum256(append(text, d.Body...))
-	id := uuid.UUID(sum[:16])
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: made of what it names
-	return id
+	return remote.StrangersID(append(text, d.Body...))
 }
 
 func readMeta(h amqp.Table, meta *broker.Meta) {
 	meta.Attempt = max(1, number(h[protocol.HeaderAttempt]))
 	meta.Generation = number(h[protocol.HeaderGeneration])
-	meta.Vanished, meta.Incomplete = number(h[headerVanished]), number(h[headerIncomplete])
-	meta.Due, _ = integer(h[headerDue])
-	meta.FirstFailure, _ = integer(h[headerFirst])
-	meta.LastFailure, _ = integer(h[headerLast])
-	meta.Reason = protocol.Reason(text(h[headerReason]))
-	meta.Error, meta.Source, meta.Spans = text(h[headerError]), text(h[headerSource]), text(h[headerSpans])
+	meta.Vanished, meta.Incomplete = number(h[remote.HeaderVanished]), number(h[remote.HeaderIncomplete])
+	meta.Due, _ = integer(h[remote.HeaderDue])
+	meta.FirstFailure, _ = integer(h[remote.HeaderFirst])
+	meta.LastFailure, _ = integer(h[remote.HeaderLast])
+	meta.Reason = protocol.Reason(text(h[remote.HeaderReason]))
+	meta.Error, meta.Source, meta.Spans = text(h[remote.HeaderError]), text(h[remote.HeaderSource]), text(h[remote.HeaderSpans])
 }
-
-// ofJobs are the mesh's own headers that a job has from its enqueuer.
-var ofJobs = map[string]bool{protocol.HeaderFunction: true, protocol.HeaderNamespace: true, protocol.HeaderReceipt: true}
 
 // withJob adds to the headers of a stranger's message those that make it a job,
 // if these are what a job may have.
@@ -195,11 +180,11 @@ func withJob(headers map[string][]string, h amqp.Table) map[string][]string {
 }
 
 // userHeaders are those of a message that are its publisher's.
-func userHeaders(h amqp.Table, trusted bool) map[string][]string {
+func userHeaders(h amqp.Table, mesh bool) map[string][]string {
 	var own map[string][]string
 	for name, value := range h {
 		v := text(value)
-		if mine := trusted && ofJobs[name]; !mine && !publishers(name, v) {
+		if !remote.IsPublishers(name, v, mesh) {
 			continue
 		}
 		if own == nil {
@@ -208,17 +193,6 @@ func userHeaders(h amqp.Table, trusted bool) map[string][]string {
 		own[name] = []string{v}
 	}
 	return own
-}
-
-// publishers says whether a publisher may have set a header.
-func publishers(name, value string) bool {
-	lower := strings.ToLower(name)
-	return !strings.HasPrefix(lower, "waybill-") && lower != "nats-msg-id" && carried(name, value)
-}
-
-// carried says whether NATS carries such a header.
-func carried(name, value string) bool {
-	return protocol.CheckHeaders(map[string][]string{name: {value}}) == nil
 }
 
 // text is a header's value as text.
@@ -266,9 +240,9 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// identOf names the copy of a message that is delivered.
+// identOf names the copy of a message.
 func identOf(d *amqp.Delivery, m *broker.Message, meta *broker.Meta) remote.Ident {
-	return remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[headerCopy])}
+	return remote.Ident{Queue: meta.Queue, ID: m.ID, Generation: meta.Generation, Copy: number(d.Headers[remote.HeaderCopy])}
 }
 
 // number is a count, 0 for what is none.

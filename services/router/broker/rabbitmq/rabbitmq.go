@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -35,7 +36,7 @@ type Broker struct {
 	shelves   remote.Turns // to look at dead letters: what one has taken another would miss
 	declaring remote.Turns // to declare a queue
 	conflicts conflicts
-	away      away
+	away      *remote.Away
 
 	unbounded bool // quorum queues of this version have a delivery limit to be lifted
 
@@ -58,7 +59,7 @@ func New(o Options) (broker.Remote, error) {
 		return nil, err
 	}
 	b := &Broker{
-		o: o, log: o.Logger.With("broker", o.Name), names: names,
+		o: o, log: o.Logger.With("broker", o.Name), names: names, away: remote.NewAway(longestWay),
 		address: uri.Scheme + "://" + uri.Host + ":" + strconv.Itoa(uri.Port) + "/" + strings.TrimPrefix(uri.Vhost, "/"),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -146,7 +147,15 @@ func (b *Broker) Close(ctx context.Context) error {
 func (b *Broker) Away() error { return b.out.away() }
 
 // Attach makes the store of a lane.
-func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store { return newStore(b, l, lane) }
+func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {
+	host := remote.Host{Name: b.o.Name, Log: b.log, Context: b.ctx, Running: &b.running, Setups: desks, Away: b.away}
+	return remote.NewStore(host, l, lane, func(ctx context.Context) remote.Side { return newSide(b, ctx) })
+}
+
+// longestWay is how long a message whose delay has passed is on its way to its
+// queue: RabbitMQ tries it again after three minutes if it could not take it at
+// once, as while it starts. The message is in neither queue's count meanwhile.
+const longestWay = 200 * time.Second
 
 // channelsOfLink is fewer than the channels a connection has by default.
 const channelsOfLink = 1000

@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 var _ broker.Shelves = (*Broker)(nil)
@@ -70,7 +71,7 @@ func released(d *amqp.Delivery, l *broker.Letter, by string) (amqp.Publishing, e
 	meta.Tell(ledger.Event{Kind: ledger.Released, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: meta.Attempt, By: by})
 	message, err := outward(l.Message, &meta)
 	if err == nil {
-		message.Headers[headerCopy] = d.Headers[headerCopy]
+		message.Headers[remote.HeaderCopy] = d.Headers[remote.HeaderCopy]
 	}
 	return message, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // names are a queue's on the broker.
@@ -39,18 +40,11 @@ func (b *Broker) namesOf(queue string) (names, error) {
 // queues.
 func (b *Broker) deadExchange() string { return b.o.Prefix + ".dlx" }
 
-// kind is what a queue is made as, for good.
-type kind struct {
-	Known       bool  `json:"known,omitempty"`
-	FIFO        bool  `json:"fifo,omitempty"`
-	MaxPriority uint8 `json:"max_priority,omitempty"` // 0: it has none
-}
-
 const argumentPriority = "x-max-priority"
 
 // queueArgs are a queue's. What the broker itself may drop, because a policy of
 // the operator's says so, goes to the dead letters, and a full queue refuses.
-func (b *Broker) queueArgs(n names, d kind) amqp.Table {
+func (b *Broker) queueArgs(n names, d remote.Made) amqp.Table {
 	args := amqp.Table{"x-dead-letter-exchange": b.deadExchange(), "x-dead-letter-routing-key": n.dead, "x-overflow": "reject-publish"}
 	if d.MaxPriority > 0 {
 		args["x-queue-type"], args[argumentPriority] = "classic", int64(d.MaxPriority)
@@ -80,6 +74,9 @@ func (e *ConflictError) Error() string {
 	return "queue " + e.Queue + " is on the broker with another " + e.Argument + " and is used as it is: delete it there to have it as it is configured (" + e.Text + ")"
 }
 
+// Is says what it means to what was to wait there.
+func (e *ConflictError) Is(target error) bool { return target == remote.ErrElsewhere }
+
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)'`)
 
 // conflict is the argument a refused declaration is about; nil if it is about
@@ -98,7 +95,7 @@ func conflict(queue string, err error) *ConflictError {
 
 // declare makes a queue and the place of its dead letters. One that is there
 // with other arguments is a ConflictError, and used.
-func (b *Broker) declare(ctx context.Context, n names, d kind) error {
+func (b *Broker) declare(ctx context.Context, n names, d remote.Made) error {
 	if err := b.declareDead(ctx, n); err != nil {
 		return err
 	}
@@ -112,7 +109,7 @@ func (b *Broker) restore(ctx context.Context, n names) error {
 		return err
 	})
 	if isCode(err, amqp.NotFound) {
-		return b.declare(ctx, n, kind{})
+		return b.declare(ctx, n, remote.Made{})
 	}
 	return b.failed("the queue "+n.queue+" could not be looked at", err)
 }
@@ -215,35 +212,50 @@ func (b *Broker) remove(ctx context.Context, queues ...string) error {
 // depthOf is how many messages wait in a queue, as far as the broker knows, 0 in
 // one that is not there.
 func (b *Broker) depthOf(ctx context.Context, queue string) (int64, error) {
-	q, err := b.passive(ctx, queue)
+	q, _, err := b.passive(ctx, queue)
 	return int64(q.Messages), err
 }
 
-func (b *Broker) passive(ctx context.Context, queue string) (q amqp.Queue, err error) {
+func (b *Broker) passive(ctx context.Context, queue string) (q amqp.Queue, there bool, err error) {
 	err = b.ask(ctx, func(ch *amqp.Channel) (err error) {
 		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
 	if isCode(err, amqp.NotFound) {
-		return amqp.Queue{Consumers: 1}, nil // nothing comes of looking into it
+		return amqp.Queue{}, false, nil
 	}
-	return q, b.failed("the queue "+queue+" could not be looked at", err)
+	return q, true, b.failed("the queue "+queue+" could not be looked at", err)
 }
 
-// surely is depthOf for who removes what is empty. The broker says of a queue that
-// does not tell it in time, or has just begun to start, that nothing is in it.
-func (b *Broker) surely(ctx context.Context, queue string) (int64, error) {
-	began := time.Now()
-	q, err := b.passive(ctx, queue)
-	if err != nil || q.Messages+q.Consumers > 0 || time.Since(began) < doubtful && b.out.age() > starting {
-		return int64(q.Messages), err
+// surely is how many messages wait in a queue, and how many consumers it has, for who
+// removes what is empty. The broker says of a queue that does not tell it in time, or
+// has just begun to start, that it has nothing of either.
+func (b *Broker) surely(ctx context.Context, queue string) (messages, consumers int64, err error) {
+	q, there, doubted, err := b.timed(ctx, queue)
+	if err != nil || !there || q.Messages+q.Consumers > 0 || !doubted && b.out.age() > starting {
+		return int64(q.Messages), int64(q.Consumers), err
 	}
 	n, err := b.look(ctx, queue)
-	if isCode(err, amqp.NotFound) {
-		return 0, nil
+	switch {
+	case isCode(err, amqp.NotFound):
+		return 0, 0, nil
+	case isCode(err, amqp.ResourceLocked): // it keeps an order, and is there
+		if q, there, doubted, err = b.timed(ctx, queue); err == nil && there && doubted {
+			err = errBusy
+		}
+		return int64(q.Messages), int64(q.Consumers), b.failed("the queue "+queue+" could not be looked at", err)
 	}
-	return n, b.failed("the queue "+queue+" could not be looked into", err)
+	return n, 0, b.failed("the queue "+queue+" could not be looked into", err)
 }
+
+// timed is passive, and says whether that took so long that the broker may not know.
+func (b *Broker) timed(ctx context.Context, queue string) (q amqp.Queue, there, doubted bool, err error) {
+	began := time.Now()
+	q, there, err = b.passive(ctx, queue)
+	return q, there, q.Messages+q.Consumers == 0 && time.Since(began) >= doubtful, err
+}
+
+var errBusy = errors.New("it did not tell in time")
 
 const (
 	doubtful = 200 * time.Millisecond // the broker asks the queue for 250

@@ -5,6 +5,7 @@ package rabbitmq
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 
@@ -12,28 +13,24 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
-// What may become of a message that is written.
+// What may become of a message that is written, besides what may on any broker.
 var (
-	errUnroutable = errors.New("no queue took it")
-	errNacked     = errors.New("the broker refused it")
-	errUnknown    = errors.New("the broker did not confirm it in time")
-	errNotWritten = errors.New("the connection was lost before it was written")
-	errSilent     = errors.New("the queue confirms nothing, as one that has lost its leader")
+	errNacked = fmt.Errorf("%w: it is full, or a policy limits it", remote.ErrRefused)
+	errSilent = errors.New("the queue confirms nothing, as one that has lost its leader")
 )
 
 // target is where a message is written to.
 type target struct{ exchange, key string }
 
 // outgoing is a message on its way to the broker. done is called once, without
-// waiting for anybody: without an error the broker has it, and a queue took it
-// unless anybody is set.
+// waiting for anybody: without an error the broker has it, and a queue took it.
 type outgoing struct {
 	target
 	queues  []string // the target's, unless it is a queue itself
 	message amqp.Publishing
-	anybody bool // nobody need be there to take it: a topic's
 	done    func(err error)
 
 	returned bool
@@ -48,8 +45,8 @@ func (o *outgoing) result(confirmed bool) error {
 	switch {
 	case !confirmed:
 		return errNacked
-	case o.returned && !o.anybody:
-		return errUnroutable
+	case o.returned:
+		return remote.ErrNowhere
 	}
 	return nil
 }
@@ -139,7 +136,7 @@ func (w *writer) run(ctx context.Context) {
 		if errors.Is(err, errSilent) {
 			continue
 		}
-		w.finish(w.take(math.MaxInt), errNotWritten)
+		w.finish(w.take(math.MaxInt), remote.ErrNotWritten)
 		if err != nil && ctx.Err() == nil {
 			mesh.Pause(ctx, againMin)
 		}
@@ -159,7 +156,7 @@ func (w *writer) passage(ctx context.Context, ch *amqp.Channel) error {
 	} else {
 		p.listening.Wait()
 	}
-	w.finish(p.takePending(), errUnknown)
+	w.finish(p.takePending(), remote.ErrUnknown)
 	return err
 }
 

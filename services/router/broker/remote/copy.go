@@ -2,13 +2,20 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
-// copyAgain is how long a copy waits that could not be written.
-const copyAgain = time.Second
+const (
+	// copyAgain is how long a copy waits that could not be written.
+	copyAgain = time.Second
+	// madeSure is how long a place that copies go to is known to be there.
+	madeSure = time.Hour
+	// giveUp is how often a place is tried.
+	giveUp = 30
+)
 
 // copying is a copy of a message on its way to where it waits or is dead. The
 // original stays until it is confirmed.
@@ -34,6 +41,9 @@ func (s *Store) copy(e *broker.Entry, meta broker.Meta, kind Kind) bool {
 		Kind: kind, Spot: v.place.spot, Queue: v.place.queue, Made: v.place.made, Message: v.message, Meta: &c.meta, Copy: v.ident.Copy + 1,
 		Done: func(err error) { s.post(func() { s.copied(c, err) }) },
 	}
+	if h, holds := v.place.spot.(Holding); holds && kind == Waiting {
+		c.out.Delay = h.Delay(&meta, time.Now())
+	}
 	if err := s.side.Encode(&c.out); err != nil { // what the mesh added is too much: the message itself was taken once
 		c.meta.Error, c.meta.Story, c.meta.Spans = "", nil, ""
 		if err = s.side.Encode(&c.out); err != nil {
@@ -48,17 +58,52 @@ func (s *Store) copy(e *broker.Entry, meta broker.Meta, kind Kind) bool {
 
 // begin writes the copy once what takes it is there.
 func (s *Store) begin(c *copying) {
-	if c.out.Kind != Dead || c.v.place.deadDeclared {
+	p := c.v.place
+	if c.out.Delay > 0 {
+		s.holds(p, c.out.Delay)
+	}
+	if c.out.Delay == 0 && c.out.Kind != Dead {
 		s.side.Write(&c.out)
 		return
 	}
-	s.setup.Do(c.v.place.queue, func(ctx context.Context) {
-		if err := c.out.Spot.EstablishDead(ctx); err != nil {
+	s.setup.Do(p.queue, func(ctx context.Context) {
+		if err := p.prepare(ctx, &c.out); err != nil {
 			c.out.Done(err)
 			return
 		}
 		s.side.Write(&c.out)
 	})
+}
+
+// sure are the places beside a queue that copies go to, by their delay, and when they
+// were made sure of. It is used in the queue's turn of the sequence.
+type sure map[int64]time.Time
+
+// ofDead is where dead letters go among these.
+const ofDead int64 = -1
+
+// prepare makes sure of where a copy goes, unless that was done and need not be done
+// anew.
+func (p *place) prepare(ctx context.Context, w *Writing) error {
+	which := w.Delay
+	if w.Kind == Dead {
+		which = ofDead
+	}
+	if at, done := p.sure[which]; done && w.Tries == 0 && time.Since(at) < madeSure {
+		return nil
+	}
+	err := p.establish(ctx, which)
+	if err == nil {
+		p.sure[which] = time.Now()
+	}
+	return err
+}
+
+func (p *place) establish(ctx context.Context, which int64) error {
+	if h, holds := p.spot.(Holding); holds && which != ofDead {
+		return h.EstablishHolding(ctx, which)
+	}
+	return p.spot.EstablishDead(ctx)
 }
 
 // copied settles the original once the copy is safe. Until then it is tried
@@ -67,29 +112,73 @@ func (s *Store) copied(c *copying, err error) {
 	v := c.v
 	switch {
 	case err == nil:
-		v.place.deadDeclared = v.place.deadDeclared || c.out.Kind == Dead
-		s.forget(v)
-		s.drop(v)
-		s.acknowledge(v, nil)
-		v.entry.Decided = true
-		s.lane.Left(&v.entry)
-		s.lane.Handed(&v.entry)
+		s.left(c)
 	case v.lost:
-		s.forget(v)
+		s.goesBack(v)
 		s.lane.Lost(&v.entry)
 	default:
-		v.place.deadDeclared = false
 		s.host.Log.Warn("the copy of a message was not confirmed and is written again; the original stays", "queue", v.place.queue, "message_id", v.entry.ID, "error", err)
+		c.out.Tries++
+		if c.out.Delay > 0 && (errors.Is(err, ErrElsewhere) || c.out.Tries%giveUp == 0) {
+			c.out.Delay++ // what is there is not the mesh's, or does not work at all
+		}
 		s.after(copyAgain, func() { s.resume(c) })
+	}
+}
+
+// left settles the original.
+func (s *Store) left(c *copying) {
+	v := c.v
+	switch {
+	case c.out.Kind == Waiting:
+		s.comesBack(v, time.Duration(c.out.Delay)*time.Millisecond)
+	case c.out.Tries > 0 || v.again:
+		s.tidy(v.place)
+	}
+	s.forget(v)
+	s.drop(v)
+	s.acknowledge(v, nil)
+	v.entry.Decided = true
+	s.lane.Left(&v.entry)
+	s.lane.Handed(&v.entry)
+}
+
+// comesBack notes the copy, unless it is back already.
+func (s *Store) comesBack(v *live, delay time.Duration) {
+	next := v.ident
+	next.Copy++
+	if s.idents[next] == nil && !s.finished.Has(next) {
+		s.host.Away.add(next, delay)
 	}
 }
 
 // resume begins again, unless the original was lost meanwhile.
 func (s *Store) resume(c *copying) {
 	if c.v.lost {
-		s.forget(c.v)
+		s.goesBack(c.v)
 		s.lane.Lost(&c.v.entry)
 		return
 	}
 	s.begin(c)
+}
+
+// tidyAfter is how soon dead letters are looked through.
+const tidyAfter = time.Second
+
+// tidy has the dead letters of a place looked through. A letter may have been written
+// twice when a try failed, or the broker delivered its message again.
+func (s *Store) tidy(p *place) {
+	t, tidies := p.spot.(Tidying)
+	if !tidies || p.tidying {
+		return
+	}
+	p.tidying = true
+	s.after(tidyAfter, func() {
+		p.tidying = false
+		s.host.Running.Go(func() {
+			if err := t.Tidy(s.ctx); err != nil {
+				s.host.Log.Warn("dead letters could not be looked through", "queue", p.queue, "error", err)
+			}
+		})
+	})
 }

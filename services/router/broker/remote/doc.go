@@ -15,11 +15,18 @@ import (
 var (
 	// ErrRefused: the broker does not take it.
 	ErrRefused = errors.New("the broker refused it")
+	// ErrNowhere: no queue took it. It is written once more when they have been made
+	// anew: somebody has deleted them.
+	ErrNowhere = errors.New("no queue of the broker's took it")
 	// ErrUnknown: nobody knows whether the broker has it.
-	ErrUnknown = errors.New("the connection was lost before the broker confirmed it")
+	ErrUnknown = errors.New("the broker did not confirm it before the connection was lost")
 	// ErrNotWritten: the broker does not have it.
 	ErrNotWritten = errors.New("the connection was lost before it was written")
 )
+
+// ErrElsewhere is what Holding.EstablishHolding answers if a message had better wait
+// for another delay: what is there is not the mesh's.
+var ErrElsewhere = errors.New("where it was to wait is not the mesh's")
 
 // Sleep says whether the time has passed before ctx ended.
 func Sleep(ctx context.Context, d time.Duration) bool {

@@ -6,13 +6,9 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
-// A message that stays in its place, in order or because its delivery came to no
-// end, is not written again: what became of it is a note in the lane's ledger
-// meanwhile, so that a broker's or router's restart does not begin at its first
-// attempt.
-const keptNote = "kept/"
-
-// kept is such a note.
+// kept is a note about a message that stays in its place, in order or because its
+// delivery came to no end, and is not written again: with what became of it in the
+// lane's ledger a broker's or router's restart does not begin at its first attempt.
 type kept struct {
 	Generation   uint32 `json:"generation,omitempty"`
 	Attempt      uint32 `json:"attempt"`
@@ -28,7 +24,7 @@ type kept struct {
 }
 
 func (s *Store) keptKey(v *live) string {
-	return keptNote + s.host.Name + queueMark + v.message.ID.String() + queueMark + v.place.queue
+	return broker.KeptNote(s.host.Name, v.message.ID.String()+"\n"+v.place.queue)
 }
 
 // returned is the tag of a note: the entry may be delivered again when it is in

@@ -3,7 +3,10 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,15 +23,19 @@ type place struct {
 	topic string       // that it receives
 	live  int          // messages that are not settled
 
-	declared     bool
-	deadDeclared bool
-	waiting      []func(err error) // for it to be
-	failed       error             // and why it was not
-	retryAt      time.Time
+	declared bool
+	waiting  []func(err error) // for it to be
+	failed   error             // and why it was not
+	retryAt  time.Time
 
 	demand broker.Demand
 	made   Made
 	taking Consumption
+	came   int // how many deliveries, since this owner of the lane began
+
+	holding map[int64]struct{} // delays for which messages wait, in milliseconds
+	sure    sure
+	tidying bool // its dead letters are about to be looked through
 }
 
 // declareAgain is how long a failed declaration stands.
@@ -36,12 +43,11 @@ const declareAgain = 500 * time.Millisecond
 
 // noted is what a note says.
 type noted struct {
-	Made Made `json:"made,omitzero"`
+	Made    Made    `json:"made,omitzero"`
+	Holding []int64 `json:"holding,omitempty"` // ms
 }
 
 func (s *Store) placeKey(queue string) string { return broker.PlaceNote(s.host.Name, queue) }
-
-const queueMark = "\n"
 
 // readPlaces knows again what earlier owners used.
 func (s *Store) readPlaces() {
@@ -60,6 +66,9 @@ func (s *Store) readPlaces() {
 			s.host.Log.Warn("a note about a queue cannot be read", "queue", queue, "error", err)
 		}
 		p.made = n.Made
+		for _, ms := range n.Holding {
+			p.holding[ms] = struct{}{}
+		}
 	}
 }
 
@@ -68,8 +77,9 @@ func (s *Store) newPlace(queue string) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{queue: queue, spot: spot, ghost: ledger.Queue{Name: queue}}
+	p := &place{queue: queue, spot: spot, ghost: ledger.Queue{Name: queue}, holding: make(map[int64]struct{}), sure: make(sure)}
 	s.places[queue] = p
+	s.host.Away.forget(queue)
 	return p, nil
 }
 
@@ -86,7 +96,7 @@ func (s *Store) place(queue string) (*place, error) {
 }
 
 func (s *Store) note(p *place) {
-	value, err := json.Marshal(noted{Made: p.made})
+	value, err := json.Marshal(noted{Made: p.made, Holding: p.delays()})
 	if err == nil {
 		err = s.ledger.PutNote(s.placeKey(p.queue), value, nil)
 	}
@@ -95,11 +105,21 @@ func (s *Store) note(p *place) {
 	}
 }
 
+func (p *place) delays() []int64 { return slices.Sorted(maps.Keys(p.holding)) }
+
+// holds notes that messages of a queue wait for a delay.
+func (s *Store) holds(p *place, ms int64) {
+	if _, known := p.holding[ms]; !known {
+		p.holding[ms] = struct{}{}
+		s.note(p)
+	}
+}
+
 // Queues are those of this lane.
 func (s *Store) Queues() iter.Seq2[string, []int64] {
 	return func(yield func(string, []int64) bool) {
-		for queue := range s.places {
-			if !yield(queue, nil) {
+		for queue, p := range s.places {
+			if !yield(queue, p.delays()) {
 				return
 			}
 		}
@@ -131,12 +151,16 @@ func (s *Store) ensure(p *place, f func(err error)) {
 }
 
 // make says what the queue is to be: what its consumers say, and while there are
-// none what they said.
+// none what they said. What cannot be changed stays as it was made.
 func (s *Store) make(p *place) Made {
+	if f, fixed := s.side.(Fixing); fixed && p.made.Known {
+		f.Differs(p.spot, p.made, p.demand)
+		return p.made
+	}
 	wanted := p.made
-	wanted.Known = true
-	if p.demand.Window > 0 {
-		wanted.FIFO, wanted.MaxPriority = wanted.FIFO || p.demand.FIFO, p.demand.MaxPriority
+	wanted.Known, wanted.FIFO = true, wanted.FIFO || p.demand.FIFO
+	if p.demand.Window > 0 || p.demand.MaxPriority > 0 {
+		wanted.MaxPriority = p.demand.MaxPriority
 	}
 	if wanted.FIFO {
 		wanted.MaxPriority = 0
@@ -161,8 +185,8 @@ func (s *Store) established(p *place, err error) {
 // Demand takes as many messages of the queue as its consumers have room for.
 func (s *Store) Demand(queue string, d broker.Demand) {
 	p := s.places[queue]
-	if p == nil && d.Window == 0 {
-		return
+	if p == nil && d == (broker.Demand{}) {
+		return // there is nothing to be known of it yet
 	}
 	p, err := s.place(queue)
 	if err != nil {
@@ -178,6 +202,30 @@ func (s *Store) Demand(queue string, d broker.Demand) {
 		p.taking.Receive(p.topic)
 	}
 	p.taking.Want(d, s.make(p))
+}
+
+// restWait is how long a consumption may take to rest.
+const restWait = 5 * time.Second
+
+// Rest has nothing more of the queue be taken, and says in the lane's goroutine when
+// nothing more comes, and whether nothing has come or gone back meanwhile.
+func (s *Store) Rest(queue string, done func(still bool)) {
+	p := s.places[queue]
+	if p == nil || p.taking == nil {
+		s.post(func() { done(true) })
+		return
+	}
+	s.Demand(queue, broker.Demand{FIFO: p.demand.FIFO, MaxPriority: p.demand.MaxPriority})
+	came, taking := p.came, p.taking
+	s.host.Running.Go(func() {
+		still := true
+		if r, rests := taking.(Resting); rests {
+			ctx, cancel := context.WithTimeout(s.ctx, restWait)
+			defer cancel()
+			still = r.Rest(ctx)
+		}
+		s.post(func() { done(still && p.came == came) })
+	})
 }
 
 // Bind has the queue receive a topic, again and again until it does.
@@ -256,14 +304,20 @@ func (s *Store) Forget(queue string) {
 		return
 	}
 	delete(s.places, queue)
+	s.host.Away.forget(queue)
 	if p.taking != nil {
 		p.taking.Stop()
 	}
+	delays := p.delays()
 	s.setup.Do(p.queue, func(ctx context.Context) {
 		if p.taking != nil {
 			p.taking.Wait()
 		}
-		err := p.spot.Remove(ctx)
+		var err error
+		if h, holds := p.spot.(Holding); holds { // first what would come back to it
+			err = h.RemoveHoldings(ctx, delays)
+		}
+		err = errors.Join(err, p.spot.Remove(ctx))
 		s.post(func() { s.forgotten(p, err) })
 	})
 }

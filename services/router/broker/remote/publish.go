@@ -13,6 +13,7 @@ type publication struct {
 	broker.Publish
 	places []*place // that have to be there
 	out    Writing
+	again  bool
 }
 
 // Remembers says whether a publish would repeat another.
@@ -37,6 +38,8 @@ func (s *Store) Publish(p broker.Publish) error {
 	}
 	if p.Topic == "" {
 		x.out.Spot = to[0].spot
+	} else {
+		x.out.To = spotsOf(to)
 	}
 	if err := s.side.Encode(&x.out); err != nil {
 		return err
@@ -62,6 +65,14 @@ func (s *Store) placesOf(p *broker.Publish) ([]*place, error) {
 		all = append(all, at)
 	}
 	return all, nil
+}
+
+func spotsOf(places []*place) []Spot {
+	all := make([]Spot, len(places))
+	for i, at := range places {
+		all[i] = at.spot
+	}
+	return all
 }
 
 // write writes once the queues are there.
@@ -94,9 +105,13 @@ func (s *Store) written(x *publication, err error) {
 	switch {
 	case err == nil:
 		s.accepted(x)
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, ErrNowhere) && !x.again:
+		x.again = true
 		s.forgetDeclared(x)
-		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "the message for %s was not stored: %v", x.name(), err))
+		s.write(x)
+	case errors.Is(err, ErrNowhere), errors.Is(err, ErrRefused):
+		s.forgetDeclared(x)
+		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "the message for %s was not stored: %v; look at it on the broker, and publish again", x.name(), err))
 	case errors.Is(err, ErrUnknown):
 		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "%v, and whether it was stored is not known: publish it again with the same %s", err, protocol.HeaderDedup))
 	default:
@@ -104,8 +119,8 @@ func (s *Store) written(x *publication, err error) {
 	}
 }
 
-// forgetDeclared has the queues declared anew before the next publish: somebody
-// may have deleted them.
+// forgetDeclared has the queues made anew before the next publish: somebody may
+// have deleted them.
 func (s *Store) forgetDeclared(x *publication) {
 	for _, at := range x.places {
 		at.declared = false

@@ -59,11 +59,14 @@ type Writing struct {
 	Kind    Kind
 	Spot    Spot   // its queue; nil:
 	Topic   string // goes to one
+	To      []Spot // with a topic: the queues that receive it
 	Made    Made   // what its queue is
 	Queue   string // its ledger name
 	Message *broker.Message
 	Meta    *broker.Meta
 	Copy    uint32 // the how manieth copy of the message this is, in its generation
+	Delay   int64  // of Kind Waiting, beside a queue that is Holding: in milliseconds
+	Tries   int    // that have failed
 	// Done is told nil once the broker has it for good, or one of the errors of
 	// this package.
 	Done func(err error)
@@ -110,6 +113,7 @@ type Delivery struct {
 	Meta    broker.Meta // without its queue
 	Own     bool        // it is the mesh's own message
 	Copy    uint32      // Writing.Copy
+	Again   bool        // it may have been delivered before
 	Tag     string      // settles it
 	// Place tells this message in the queue from every other, however often it is
 	// delivered; empty if the broker does not say.

@@ -18,15 +18,14 @@ const maxBacklog = 64 << 20
 
 var errOverload = protocol.Errorf(protocol.CodeUnavailable, "the broker has %d MiB to confirm already: publish again a little later", maxBacklog>>20)
 
-// setupsAtOnce is how many queues of a lane are declared side by side.
-const setupsAtOnce = 4
-
 // Host is the broker that stores belong to.
 type Host struct {
 	Name    string
 	Log     *slog.Logger
 	Context context.Context //nolint:containedctx // the broker's life
 	Running *sync.WaitGroup // who is waited for when it ends
+	Setups  int             // how many queues of a lane are made side by side
+	Away    *Away           // nil: the broker counts what waits until it is back
 }
 
 // Store is what a lane has on the broker. Its methods are called in the lane's
@@ -52,7 +51,11 @@ type Store struct {
 	stored    uint64
 }
 
-var _ broker.RemoteStore = (*Store)(nil)
+var (
+	_ broker.RemoteStore = (*Store)(nil)
+	_ broker.Prioritized = (*Store)(nil)
+	_ broker.Remembering = (*Store)(nil)
+)
 
 // live is a message that was delivered and is not settled.
 type live struct {
@@ -70,13 +73,14 @@ type live struct {
 
 	leaving bool // a copy of it is on its way
 	lost    bool // the broker has it back
+	again   bool // the broker had it back before
 }
 
 // NewStore makes the store of a lane. Its side is made with the context that
 // ends when the lane has another owner.
 func NewStore(host Host, l *ledger.Ledger, lane broker.Lane, side func(ctx context.Context) Side) *Store {
 	s := &Store{
-		host: host, ledger: l, lane: lane, setup: NewSequence(setupsAtOnce),
+		host: host, ledger: l, lane: lane, setup: NewSequence(max(1, host.Setups)),
 		places: make(map[string]*place), unbinding: make(map[string]*unbinding), live: make(map[ledger.Key]*live), idents: make(map[Ident]*live),
 	}
 	s.ctx, s.cancel = context.WithCancel(host.Context)
@@ -139,6 +143,7 @@ func (k sink) Arrived(x Session, batch []Delivery) {
 		if x.Gone() {
 			return // they come again
 		}
+		k.p.came += len(batch)
 		for i := range batch {
 			if k.p.demand.Window == 0 { // it was on its way here
 				x.GiveBack(batch[i].Tag)
@@ -158,11 +163,12 @@ func (k sink) Lost(x Session) { k.s.post(func() { k.s.lost(x) }) }
 func (s *Store) arrive(p *place, x Session, d *Delivery) {
 	m, meta := d.Message, d.Meta
 	meta.Queue = p.queue
-	v := &live{message: m, meta: meta, place: p, own: d.Own, x: x, tag: d.Tag, at: d.Place}
+	v := &live{message: m, meta: meta, place: p, own: d.Own, x: x, tag: d.Tag, at: d.Place, again: d.Again}
 	v.ident = Ident{meta.Queue, m.ID, meta.Generation, d.Copy}
 	if v.own && s.known(v) {
 		return
 	}
+	s.host.Away.Back(v.ident)
 	s.recall(v)
 	v.entry = broker.Entry{
 		Key: s.lane.Key(), ID: m.ID, Queue: &p.ghost, Size: sizeOf(m), Priority: m.Priority,
@@ -175,7 +181,7 @@ func (s *Store) arrive(p *place, x Session, d *Delivery) {
 		s.idents[v.ident] = v
 	}
 	if !v.kept && v.meta.Due > time.Now().Add(time.Second).UnixNano() {
-		s.Retry(&v.entry, v.meta) // the broker's clock is ahead
+		s.Retry(&v.entry, v.meta) // the broker's clock is ahead, or its longest delay was too short
 		return
 	}
 	s.lane.Arrived(&v.entry, m)
@@ -191,7 +197,7 @@ func (s *Store) known(v *live) bool {
 	reissued := at != nil && at.at != "" && at.at == v.at
 	switch {
 	case at != nil && (at.lost || reissued && at.leaving):
-		at.x, at.tag, at.lost = v.x, v.tag, false
+		at.x, at.tag, at.lost, at.again = v.x, v.tag, false, true
 	case reissued:
 		s.forget(at)
 		s.lane.Lost(&at.entry)
@@ -226,9 +232,17 @@ func (s *Store) lost(x Session) {
 		}
 		v.lost = true
 		if !v.leaving {
-			s.forget(v)
+			s.goesBack(v)
 			s.lane.Lost(&v.entry)
 		}
+	}
+}
+
+// goesBack forgets an entry that the broker has again.
+func (s *Store) goesBack(v *live) {
+	s.forget(v)
+	if v.ident.Copy > 0 {
+		s.host.Away.add(v.ident, 0)
 	}
 }
 
@@ -271,8 +285,21 @@ func (s *Store) Live(queue string) int {
 	return 0
 }
 
-// Comes is 0: a message that waits for its next try is in its queue's own count.
-func (s *Store) Comes(string) int { return 0 }
+// Comes is how many messages may be on their way to the queue that nobody counts.
+func (s *Store) Comes(queue string) int {
+	if s.places[queue] == nil {
+		return 0
+	}
+	return s.host.Away.count(queue)
+}
+
+// Priorities is the highest the queue was made with.
+func (s *Store) Priorities(queue string) uint8 {
+	if p := s.places[queue]; p != nil {
+		return p.made.MaxPriority
+	}
+	return 0
+}
 
 // Message is the entry's message.
 func (s *Store) Message(e *broker.Entry) *broker.Message {
@@ -351,6 +378,6 @@ func (s *Store) GiveBack(e *broker.Entry) {
 	if v == nil || v.leaving {
 		return
 	}
-	s.forget(v)
+	s.goesBack(v)
 	v.x.GiveBack(v.tag)
 }

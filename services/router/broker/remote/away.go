@@ -1,29 +1,25 @@
-//go:build !no_rabbitmq
-
-package rabbitmq
+package remote
 
 import (
 	"sync"
 	"time"
-
-	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
-// longestWay is how long a message whose delay has passed is on its way to its
-// queue: RabbitMQ tries it again after three minutes if it could not take it at
-// once, as while it starts. The message is in neither queue's count meanwhile.
-const longestWay = 200 * time.Second
-
-// away are the copies that are not back yet, of each queue, as far as this owner
-// of its lane knows.
-type away struct {
+// Away are the copies of messages that wait beside their queues, on a broker that
+// counts them nowhere while it moves them back: those that are not back yet, of each
+// queue, as far as this owner of its lane knows.
+type Away struct {
+	way    time.Duration
 	mu     sync.Mutex
 	queues map[string]*awayFrom
 }
 
+// NewAway is for a broker that has a message on its way for as long as that, at most.
+func NewAway(way time.Duration) *Away { return &Away{way: way, queues: make(map[string]*awayFrom)} }
+
 // awayFrom are those of one queue.
 type awayFrom struct {
-	copies map[remote.Ident]struct{}
+	copies map[Ident]struct{}
 	until  time.Time // when all are back, whatever happens on the way
 }
 
@@ -31,27 +27,30 @@ type awayFrom struct {
 const maxAway = 1 << 16
 
 // add notes one that comes back after a delay.
-func (a *away) add(i remote.Ident, delay time.Duration) {
+func (a *Away) add(i Ident, delay time.Duration) {
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	of := a.queues[i.Queue]
 	if of == nil {
-		of = &awayFrom{copies: make(map[remote.Ident]struct{})}
-		if a.queues == nil {
-			a.queues = make(map[string]*awayFrom)
-		}
+		of = &awayFrom{copies: make(map[Ident]struct{})}
 		a.queues[i.Queue] = of
 	}
 	if len(of.copies) < maxAway {
 		of.copies[i] = struct{}{}
 	}
-	if until := time.Now().Add(delay + longestWay); until.After(of.until) {
+	if until := time.Now().Add(delay + a.way); until.After(of.until) {
 		of.until = until
 	}
 }
 
-// back takes note of one that is back, or was taken away while it waited.
-func (a *away) back(i remote.Ident) {
+// Back takes note of one that is back, or was taken away while it waited.
+func (a *Away) Back(i Ident) {
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	of := a.queues[i.Queue]
@@ -64,7 +63,10 @@ func (a *away) back(i remote.Ident) {
 	}
 }
 
-func (a *away) count(queue string) int {
+func (a *Away) count(queue string) int {
+	if a == nil {
+		return 0
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	of := a.queues[queue]
@@ -79,7 +81,10 @@ func (a *away) count(queue string) int {
 }
 
 // forget is for a queue that is gone, or has another owner.
-func (a *away) forget(queue string) {
+func (a *Away) forget(queue string) {
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.queues, queue)
