@@ -272,7 +272,7 @@ func TestUnreachableBroker(t *testing.T) {
 }
 
 // TestPolicy: what a broker does on its own does not count, or it is not used.
-func TestPolicy(t *testing.T) {
+func TestPolicy(t *testing.T) { //nolint:tparallel // the second spoils the broker for the first
 	t.Parallel()
 	server := live.StartArtemis(t)
 	t.Run("OwnBound", func(t *testing.T) { ownBound(t, server) })

@@ -19,7 +19,7 @@ import (
 )
 
 // TestOnTheBroker has one server, on which its parts follow each other.
-func TestOnTheBroker(t *testing.T) {
+func TestOnTheBroker(t *testing.T) { //nolint:tparallel // its parts count what happens to the broker
 	t.Parallel()
 	for _, part := range []struct {
 		name string

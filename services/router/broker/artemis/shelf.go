@@ -61,7 +61,7 @@ func storedIn(queue, address, text string) ([]stored, error) {
 		if !own.Own {
 			continue
 		}
-		size, _ := strconv.Atoi(f.Header.Get(frame.ContentLength)) //nolint:errcheck // then it is not told
+		size, _ := strconv.Atoi(f.Header.Get(frame.ContentLength))
 		own.Meta.Queue = queue
 		all = append(all, stored{
 			number: fmt.Sprint(properties["messageID"]),
