@@ -25,6 +25,8 @@ type BrokerLettersRequest struct {
 	// Limit bounds the letters of each queue that are read; 0: only the number is
 	// asked for.
 	Limit int `json:"limit,omitempty"`
+	// Skip leaves out so many of the oldest: an answer before was too large for more.
+	Skip int `json:"skip,omitempty"`
 	// Payloads asks for the letters' payloads too.
 	Payloads bool `json:"payloads,omitempty"`
 }

@@ -29,7 +29,7 @@ type farLetters struct {
 
 // readFar reads the oldest letters on brokers, limit at most.
 func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit int) (farLetters, error) {
-	answers, err := books.AskLanes[protocol.BrokerLetters](ctx, s.host.Conn, &s.host.Lanes, q.Queue, protocol.VerbLetters, protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit, Payloads: q.Payloads})
+	answers, err := s.askFar(ctx, q, limit)
 	if err != nil {
 		return farLetters{}, err
 	}
@@ -38,7 +38,7 @@ func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit
 	for _, a := range answers {
 		far.total += a.Total
 		far.letters = append(far.letters, a.Letters...)
-		if n := len(a.Letters); n > 0 && n < limit && int64(n) < a.Total && (cut == nil || compareFar(a.Letters[n-1], *cut) < 0) {
+		if n := len(a.Letters); n > 0 && isCut(a, limit) && (cut == nil || compareFar(a.Letters[n-1], *cut) < 0) {
 			cut = &a.Letters[n-1]
 		}
 	}
@@ -48,6 +48,55 @@ func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit
 		far.reliable = 1 + slices.IndexFunc(far.letters, func(l protocol.DeadLetter) bool { return compareFar(l, *cut) == 0 })
 	}
 	return far, nil
+}
+
+// askFar asks the owners of lanes, and for what did not fit into an answer again.
+func (s *Service) askFar(ctx context.Context, q protocol.DeadListRequest, limit int) ([]protocol.BrokerLetters, error) {
+	request := protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit, Payloads: q.Payloads}
+	ask := func() ([]protocol.BrokerLetters, error) {
+		return books.AskLanes[protocol.BrokerLetters](ctx, s.host.Conn, &s.host.Lanes, q.Queue, protocol.VerbLetters, request)
+	}
+	answers, err := ask()
+	for grew := true; grew && err == nil; {
+		grew, request.Skip = false, fewest(answers, limit)
+		if request.Skip == 0 {
+			break
+		}
+		var more []protocol.BrokerLetters
+		if more, err = ask(); len(more) != len(answers) {
+			break // a lane has another owner
+		}
+		for i := range answers {
+			grew = extend(&answers[i], &more[i], request.Skip, limit) || grew
+		}
+	}
+	return answers, err
+}
+
+// isCut says whether an answer has fewer letters than there are, and were asked for.
+func isCut(a protocol.BrokerLetters, limit int) bool {
+	return len(a.Letters) < limit && int64(len(a.Letters)) < a.Total
+}
+
+// fewest is the number of letters in the shortest answer that is cut; 0: none is.
+func fewest(answers []protocol.BrokerLetters, limit int) (n int) {
+	for _, a := range answers {
+		if isCut(a, limit) && len(a.Letters) > 0 && (n == 0 || len(a.Letters) < n) {
+			n = len(a.Letters)
+		}
+	}
+	return n
+}
+
+// extend adds to an answer what another has from the skipped on. A router that skips
+// none has the same again.
+func extend(a, more *protocol.BrokerLetters, skip, limit int) bool {
+	known := len(a.Letters) - skip
+	if !isCut(*a, limit) || known < 0 || len(more.Letters) <= known || compareFar(more.Letters[known], a.Letters[len(a.Letters)-1]) <= 0 {
+		return false
+	}
+	a.Letters = append(a.Letters, more.Letters[known:]...)
+	return true
 }
 
 func compareFar(a, b protocol.DeadLetter) int {

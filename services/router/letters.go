@@ -87,7 +87,7 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 	slices.SortFunc(page.Letters, func(a, b protocol.DeadLetter) int {
 		return cmp.Or(a.LastFailure.Compare(b.LastFailure), cmp.Compare(a.MessageID, b.MessageID))
 	})
-	page.Letters = fitting(page.Letters)
+	page.Letters = fitting(page.Letters[max(0, min(q.Skip, len(page.Letters))):])
 	return page, nil
 }
 

@@ -2,6 +2,7 @@ package rabbitmq_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -161,6 +162,20 @@ func (p *place) lettersInOrder() {
 		if len(found) != most {
 			p.Errorf("%d letters, want %d", len(found), most)
 		}
+	}
+}
+
+// lettersOnPages: however much the dead letters say, all are listed.
+func (p *place) lettersOnPages() {
+	const n = 150
+	text := strings.Repeat("it fails for many reasons; ", 8<<10/27)
+	harness.Work(p, p.client, "pages", "r", func(context.Context, *client.Delivery) error { return client.Reject(errors.New(text)) })
+	for range n {
+		p.publish("pages", "r", "x")
+	}
+	p.awaitDepth("queue:pages:r.dlq", n)
+	if letters := p.mesh.Dead("/queue/pages/r"); len(letters) != n {
+		p.Errorf("%d dead letters are listed, want %d", len(letters), n)
 	}
 }
 
