@@ -2,12 +2,12 @@ package rabbitmq_test
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
@@ -165,17 +165,33 @@ func (p *place) lettersInOrder() {
 	}
 }
 
-// lettersOnPages: however much the dead letters say, all are listed.
+// lettersOnPages: however much the dead letters say, and in whatever order they came to
+// be there, all are listed.
 func (p *place) lettersOnPages() {
-	const n = 150
+	const dead, n = "queue:pages:r.dlq", 150
 	text := strings.Repeat("it fails for many reasons; ", 8<<10/27)
-	harness.Work(p, p.client, "pages", "r", func(context.Context, *client.Delivery) error { return client.Reject(errors.New(text)) })
-	for range n {
-		p.publish("pages", "r", "x")
+	deliveries := p.work("pages", "r")
+	p.publish("pages", "r", "x")
+	d := harness.Receive(p, "a delivery", deliveries)
+	d.End <- client.Reject(errFails)
+	p.awaitDepth(dead, 1)
+	now, ch := time.Now(), p.channel()
+	for i := range n {
+		headers := amqp.Table{
+			"Waybill-Published-At": now.UnixNano(), "Waybill-Last-Failure": now.Add(-time.Duration(i) * time.Second).UnixNano(),
+			"Waybill-Reason": "failed", "Waybill-Error": text,
+		}
+		if err := ch.PublishWithContext(p.Context(), "", dead, true, false, amqp.Publishing{MessageId: uuid.NewString(), Headers: headers}); err != nil {
+			p.Fatal(err)
+		}
 	}
-	p.awaitDepth("queue:pages:r.dlq", n)
-	if letters := p.mesh.Dead("/queue/pages/r"); len(letters) != n {
-		p.Errorf("%d dead letters are listed, want %d", len(letters), n)
+	p.awaitDepth(dead, n+1)
+	listed := make(map[string]bool)
+	for _, letter := range p.mesh.Dead("/queue/pages/r") {
+		listed[letter.MessageID] = true
+	}
+	if len(listed) != n+1 {
+		p.Errorf("%d dead letters are listed, want %d", len(listed), n+1)
 	}
 }
 
