@@ -16,6 +16,8 @@ type kind struct {
 	// and without secrets: brokers with the same place are the same one. nil: in
 	// the mesh.
 	place func(config json.RawMessage) (string, error)
+	// topicsOnly: it has no queues.
+	topicsOnly bool
 }
 
 // adapters are the kinds there are, one row for each.
@@ -24,6 +26,7 @@ func adapters() []kind {
 		{name: AdapterBuiltin, keys: builtinKeys()},
 		{name: AdapterRabbitMQ, keys: rabbitKeys(), place: rabbitPlace},
 		{name: AdapterArtemis, keys: artemisKeys(), place: artemisPlace},
+		{name: AdapterRedis, keys: redisKeys(), place: redisPlace, topicsOnly: true},
 	}
 }
 
@@ -42,6 +45,10 @@ func adapterKeys(wanted func(k *kind) bool) map[string][]Key {
 func anyKind(*kind) bool { return true }
 
 func outside(k *kind) bool { return k.place != nil }
+
+func isTopicsOnly(name string) bool {
+	return slices.ContainsFunc(adapters(), func(k kind) bool { return k.name == name && k.topicsOnly })
+}
 
 // IsOutside says whether messages of an adapter are on a broker outside of the mesh.
 func IsOutside(a protocol.Adapter) bool {

@@ -30,6 +30,7 @@ func ArtemisOf(a protocol.Adapter) (Artemis, bool) {
 func artemisKeys() []Key {
 	return []Key{
 		{Name: "url", Default: DefaultSTOMPURL, Check: stompURL, Doc: "Where the STOMP acceptor of Artemis is, with user and password if it asks for them; stomps:// is TLS."},
+		delayKey(),
 	}
 }
 

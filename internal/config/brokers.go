@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 func brokerKeys() []Key {
@@ -88,6 +89,29 @@ func (r *Result) checkRoute(key string, route protocol.Route) {
 		r.Problems = append(r.Problems, Problem{Key: join(key, "broker"), Text: fmt.Sprintf("no broker is called %.64q: it is %s", route.Broker, oneOf(names))})
 	case b.State != protocol.BrokerActive:
 		r.Problems = append(r.Problems, Problem{Key: join(key, "broker"), Text: fmt.Sprintf("%s is %s, and takes nothing new: name another, or make it active", route.Broker, b.State)})
+	}
+}
+
+// checkQueues refuses named queues on brokers that have none. That there is a default
+// one nobody has asked for.
+func (r *Result) checkQueues() {
+	places := Places(&r.Config, nil)
+	placement := PlacementOf(&r.Config, places)
+	routing, err := NewRouting(&placement)
+	if err != nil {
+		return // a route is refused
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Config.QueueConfigs)) {
+		if name == protocol.DefaultQueue && r.Config.QueueConfigs[name] == protocol.DefaultQueueDefinition() {
+			continue
+		}
+		id := routing.Of(scope.JobsQueue(name))
+		for _, b := range places {
+			if b.ID == id && isTopicsOnly(b.Adapter.Name) {
+				r.Problems = append(r.Problems, Problem{Key: join("queue_configs", name), Unsupported: true, Text: fmt.Sprintf(
+					"unsupported: the broker %s (%s) has topics only and no named queues: have a route lead /jobs/%s to another broker, or take the queue out", b.Name, b.Adapter.Name, name)})
+			}
+		}
 	}
 }
 

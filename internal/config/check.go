@@ -20,6 +20,8 @@ type Problem struct {
 	Text string
 	// Unknown: this version does not know the key.
 	Unknown bool
+	// Unsupported: it is what a broker cannot do.
+	Unsupported bool
 }
 
 func (p Problem) String() string { return "key " + cmp.Or(p.Key, "(all)") + ": " + p.Text }
@@ -33,19 +35,24 @@ type Result struct {
 	Warnings []Problem
 }
 
-// Err is INVALID_ARGS naming every problem that is not among those known before;
-// nil if there is none.
+// Err is INVALID_ARGS naming every problem that is not among those known before, or
+// UNSUPPORTED if brokers cannot do what each is about; nil if there is none.
 func (r *Result) Err(before ...Problem) error {
 	var texts []string
+	code := protocol.CodeUnsupported
 	for _, p := range r.Problems {
-		if !slices.Contains(before, p) {
-			texts = append(texts, p.String())
+		if slices.Contains(before, p) {
+			continue
+		}
+		texts = append(texts, p.String())
+		if !p.Unsupported {
+			code = protocol.CodeInvalidArgs
 		}
 	}
 	if texts == nil {
 		return nil
 	}
-	return protocol.Errorf(protocol.CodeInvalidArgs, "the configuration cannot be: %s", strings.Join(texts, "; "))
+	return protocol.Errorf(code, "the configuration cannot be: %s", strings.Join(texts, "; "))
 }
 
 // Unknown are the problems that are keys of another version.
@@ -85,6 +92,7 @@ func (r *Result) together() {
 			"%s is for the adapter %s, which lets who takes a job give it back: the adapter is %s, so it is %s", RunInWorker, AdapterRabbitMQ, r.Config.Adapter.Name, RunInEnqueuer)})
 	}
 	r.checkBrokers()
+	r.checkQueues()
 	for _, name := range slices.Sorted(maps.Keys(r.Config.QueueConfigs)) {
 		q, at := r.Config.QueueConfigs[name], join("queue_configs", name)
 		if err := q.Validate(); err != nil && !r.refused(at) {

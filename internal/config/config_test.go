@@ -114,7 +114,7 @@ func TestRabbitMQsKeys(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"adapter: {name: memory}":                              "line 1, key adapter.name: it is \"memory\": it is artemis, builtin, rabbitmq, file_based or in_memory",
+		"adapter: {name: memory}":                              "line 1, key adapter.name: it is \"memory\": it is artemis, builtin, rabbitmq, redis, file_based or in_memory",
 		"adapter: {name: 3}":                                   "line 1, key adapter.name: it is 3",
 		"adapter:\n  config:\n    redis_url: x":                "line 3, key adapter.config.redis_url: it is not known here; known are file_path, save_interval_ms, store_method",
 		"adapter: {config: {store_method: disk}}":              "key adapter.config.store_method: it is \"disk\": it is file_based or in_memory",

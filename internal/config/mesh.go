@@ -27,6 +27,7 @@ const (
 	AdapterBuiltin  = "builtin" // which needs no broker
 	AdapterRabbitMQ = "rabbitmq"
 	AdapterArtemis  = "artemis"
+	AdapterRedis    = "redis"
 )
 
 // maxMillis is a year.
@@ -97,6 +98,7 @@ func rabbitKeys() []Key {
 			Name: "priority_field", Check: member,
 			Doc: "The member of a message's data that is its priority, a whole number, where its subscriber has max_priority.",
 		},
+		delayKey(),
 	}
 }
 

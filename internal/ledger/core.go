@@ -309,6 +309,7 @@ var counterNames = [NumCounters]string{
 	Vanished: protocol.CountVanished, Refused: protocol.CountRefused,
 	Taken: protocol.CountTaken, Sent: protocol.CountSent,
 	HandedBack: protocol.CountHandedBack, WrittenOff: protocol.CountWrittenOff,
+	Dropped: protocol.CountDropped,
 }
 
 // Named are the counters that are not 0, by name.

@@ -75,6 +75,7 @@ func goldenRecords() map[string][]byte {
 			workers: []Worker{{ID: "id", Name: "n"}, {ID: "other"}}, runs: []uint64{1, 2, 2, 1}, took: []uint64{0, 300, 1},
 		}}),
 		"accept-publisher": appendAccept(nil, &Message{ID: goldenID, Publisher: "a/b"}, []Meta{{Queue: "q"}}, nil, nil),
+		"accept-adopted":   appendAccept(nil, &Message{ID: goldenID}, []Meta{{Queue: "q", Attempt: 2, Due: 5}}, &origin{}, &goldenHash),
 		"counts-later":     of(record{kind: kindCounts, name: "q", counts: &counters{Taken: 1, Sent: 2, HandedBack: 3, WrittenOff: 4}}),
 	}
 }

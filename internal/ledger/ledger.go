@@ -234,5 +234,6 @@ const (
 	Sent       // decided for another ledger; counted by the ledger
 	HandedBack // deliveries that a worker which shut down gave back
 	WrittenOff // lost with a damaged part of the log, see Options.AcceptLoss
+	Dropped    // also Discarded: nobody took it, and its broker keeps nothing
 	NumCounters
 )

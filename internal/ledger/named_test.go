@@ -273,3 +273,35 @@ func TestALateFrame(t *testing.T) {
 	}
 	w.checkLog(a)
 }
+
+// TestAdopt: a message that comes from outside counts as taken over, and once however
+// often it is adopted, also by the next owner.
+func TestAdopt(t *testing.T) {
+	_, a, _ := stageWorld(t)
+	m := &Message{Body: []byte("body")}
+	m.ID[15] = 99
+	a.w.oracle.copies[copyOf{m.ID, "/q"}] = &copyState{}
+	a.w.oracle.bodies[m.ID] = "body"
+	once := DedupOf("/q", "\x00its name")
+	adopt := func() {
+		t.Helper()
+		if err := a.l.Adopt(m, Meta{Queue: "/q", Attempt: 2, Error: "no luck"}, &once, nil); err != nil {
+			t.Fatal(err)
+		}
+		a.w.finish(t)
+	}
+	adopt()
+	adopt()
+	a = a.successor(t)
+	if !a.l.Remembers(once) {
+		t.Error("the next owner does not know of it")
+	}
+	adopt()
+	q := a.l.Queue("/q")
+	if n, _ := a.l.Live(); n != 1 || q.Counters[Taken] != 1 || q.Counters[Published] != 0 {
+		t.Errorf("%d messages, taken over %d, published %d: want 1, 1, 0", n, q.Counters[Taken], q.Counters[Published])
+	}
+	if audit := a.l.Audit(); len(audit.Receiving) != 0 {
+		t.Errorf("it counts as handed over: %+v", audit.Receiving)
+	}
+}

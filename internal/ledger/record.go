@@ -47,6 +47,9 @@ type origin struct {
 	number, watermark uint64
 }
 
+// outside: it came by none, and from no ledger. See Adopt.
+func (o *origin) outside() bool { return o.sender == "" }
+
 type counters [NumCounters]uint64
 
 // dedupEntry is what is remembered of a publish that carried an id.

@@ -168,6 +168,16 @@ func (l *Ledger) add(b *batch, r staged, before int) {
 // PAYLOAD_TOO_LARGE: it does not fit a commit. LIMIT_EXCEEDED: more publishes
 // with an id, or more recipients, than a ledger keeps. Nothing is staged then.
 func (l *Ledger) Accept(m *Message, metas []Meta, dedup *Dedup, tag any) error {
+	return l.acceptOnce(m, metas, nil, dedup, tag)
+}
+
+// Adopt is Accept for one queue of a message that is the mesh's already and was kept
+// outside of the ledgers: it is counted as taken over, not as published.
+func (l *Ledger) Adopt(m *Message, meta Meta, dedup *Dedup, tag any) error {
+	return l.acceptOnce(m, []Meta{meta}, &origin{}, dedup, tag)
+}
+
+func (l *Ledger) acceptOnce(m *Message, metas []Meta, o *origin, dedup *Dedup, tag any) error {
 	if dedup != nil && l.repeated(*dedup, tag) {
 		return nil
 	}
@@ -176,7 +186,7 @@ func (l *Ledger) Accept(m *Message, metas []Meta, dedup *Dedup, tag any) error {
 			"%d publishes with an id within %s are remembered already: publish without %s, or slower",
 			maxDedup, protocol.DedupWindow, protocol.HeaderDedup)
 	}
-	if err := l.accept(m, metas, nil, dedup, tag); err != nil {
+	if err := l.accept(m, metas, o, dedup, tag); err != nil {
 		return err
 	}
 	if dedup != nil {

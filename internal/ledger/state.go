@@ -153,7 +153,7 @@ func (s *state) accept(r *record) {
 	if r.dedup != nil {
 		s.dedup.put(dedupEntry{hash: *r.dedup, id: r.id, seq: s.frame.seq}, bucketOf(s.time), s.frame)
 	}
-	if o := r.origin; o != nil {
+	if o := r.origin; o != nil && !o.outside() {
 		w := s.receiver(o.sender, o.watermark)
 		w.add(o.number, o.watermark)
 		if w.at == nil {

@@ -252,7 +252,7 @@ func (l *Ledger) accepted(r *staged) {
 	if r.dedup != nil {
 		l.acceptedOnce(r)
 	}
-	if r.origin != nil {
+	if r.origin != nil && !r.origin.outside() {
 		l.arrived(r.origin)
 	}
 }

@@ -81,6 +81,7 @@ const (
 	CountTaken        = "taken"       // messages accepted from another ledger
 	CountSent         = "sent"        // messages decided to go to another ledger
 	CountWrittenOff   = "written_off" // messages an operator gave up with a damaged part of the log
+	CountDropped      = "dropped"     // of those discarded, messages that a broker kept for nobody
 )
 
 // CountTakeovers is how often the ledgers of a service changed hands, in Stats

@@ -193,6 +193,7 @@ var help = map[string]string{
 	protocol.CountTaken:        "Messages taken over from another ledger.",
 	protocol.CountSent:         "Messages decided to go to another ledger.",
 	protocol.CountWrittenOff:   "Messages given up with a damaged part of a log.",
+	protocol.CountDropped:      "Messages of a broker that keeps none, which nobody took in time.",
 	protocol.CountTakeovers:    "How often ledgers changed hands.",
 	"unattended_queues":        "Queues that hold messages and have no consumer.",
 	"stalled_seconds":          "The longest that the same message has been its queue's next, as far as somebody looked.",

@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/artemis"
 	"github.com/waybill-mq/waybill/services/router/broker/rabbitmq"
+	"github.com/waybill-mq/waybill/services/router/broker/redis"
 )
 
 // adapter is a kind of broker outside of the mesh. What its configuration may say
@@ -24,18 +25,24 @@ type adapter struct {
 var adapters = []adapter{
 	{rabbitmq.Name, rabbitmq.Capabilities, makeRabbitMQ},
 	{artemis.Name, artemis.Capabilities, makeArtemis},
+	{redis.Name, redis.Capabilities, makeRedis},
 }
 
 func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
 	c, _ := config.RabbitMQOf(a)
 	return rabbitmq.New(rabbitmq.Options{
-		Name: id, URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, Logger: log,
+		Name: id, URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, MeshDelay: config.IsMeshDelay(a), Logger: log,
 	})
 }
 
 func makeArtemis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
 	c, _ := config.ArtemisOf(a)
-	return artemis.New(artemis.Options{Name: id, URL: c.URL, Logger: log})
+	return artemis.New(artemis.Options{Name: id, URL: c.URL, MeshDelay: config.IsMeshDelay(a), Logger: log})
+}
+
+func makeRedis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.RedisOf(a)
+	return redis.New(redis.Options{Name: id, URL: c.URL, Logger: log})
 }
 
 // makeBroker makes the broker of an adapter. UNSUPPORTED: this build has none of

@@ -95,7 +95,7 @@ func (l *lane) openBindings() {
 		}
 		l.join(q)
 		switch {
-		case q.bound.DetachedAt.IsZero():
+		case q.bound.DetachedAt.IsZero(), q.keepsNothing():
 			b.missing[q] = struct{}{}
 		case !q.isRemote():
 			b.retain(q)
@@ -139,24 +139,33 @@ func (l *lane) tuned(q *queue) {
 }
 
 // unattended takes note that q has lost a consumer. The queue of observers
-// receives its topic for a while, as the settings say at this moment; a
-// listener's ends with its listener.
+// receives its topic for a while, as the settings say at this moment, unless its
+// broker keeps nothing; a listener's ends with its listener.
 func (l *lane) unattended(q *queue) {
 	if q.bound == nil || len(q.consumers) > 0 {
 		return
 	}
 	delete(l.bindings.missing, q)
-	if q.kind != scope.KindListener {
-		if q.bound.DetachedAt.IsZero() {
-			l.detach(q)
+	switch {
+	case q.kind == scope.KindListener:
+		l.unbind(q)
+		for e := range l.entriesOf(q) {
+			l.drop(e)
 		}
-		return
+		l.forgetLater(q)
+	case q.keepsNothing():
+		l.unbind(q)
+	case q.bound.DetachedAt.IsZero():
+		l.detach(q)
 	}
-	l.unbind(q)
-	for e := range l.entriesOf(q) {
-		l.drop(e)
+}
+
+// leaveUnattended unbinds q, which has moved to a broker that keeps nothing, if it is
+// known that nobody takes its messages.
+func (l *lane) leaveUnattended(q *queue) {
+	if _, missing := l.bindings.missing[q]; !missing && q.keepsNothing() && len(q.consumers) == 0 {
+		l.unbind(q)
 	}
-	l.forgetLater(q)
 }
 
 // unbind takes q out of its topic for good.

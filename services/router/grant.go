@@ -54,14 +54,18 @@ func (l *lane) placeOf(name string) *queue {
 
 // grants refuses a publish that asks for what the queue's broker cannot do.
 func (q *queue) grants(p *publication) error {
-	if p.due == 0 && p.dedup == "" {
-		return nil
-	}
 	r := q.remote()
 	if r == nil {
 		return nil
 	}
+	return grants(r, p)
+}
+
+func grants(r *remote, p *publication) error {
 	var asked []broker.Wish
+	if p.route.topic == "" {
+		asked = append(asked, broker.WishQueue)
+	}
 	if p.due > 0 {
 		asked = append(asked, broker.WishLater)
 	}

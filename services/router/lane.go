@@ -171,6 +171,10 @@ func (l *lane) Committed(c *ledger.Commit) {
 		l.bindings.noted()
 		return
 	}
+	if a, ok := c.Tag.(*adoption); ok {
+		a.committed(l, c)
+		return
+	}
 	if noted, ok := c.Tag.(broker.Noted); ok {
 		noted.Noted()
 		return
@@ -348,6 +352,9 @@ func (l *lane) Post(f func()) bool { return l.slot.send(call(func(*lane) { f() }
 func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 	q := l.queueOf(e)
 	if isRemote(e) {
+		if l.wasAdopted(e) {
+			return
+		}
 		l.received(q, e, m)
 	}
 	l.blocks.saw(e, true, false)

@@ -58,7 +58,7 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 	if err != nil {
 		return page, err
 	}
-	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(wanted(q.Queue, q.Topic)) })
+	far, err := o.lettersOf(ctx, q.Queue, q.Topic)
 	if q.Known {
 		far = slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) })
 	}
@@ -66,11 +66,6 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 		return page, err
 	}
 	for _, f := range far {
-		if kept, err := f.keepsLetters(q.Queue + q.Topic); err != nil {
-			return page, err
-		} else if !kept {
-			continue
-		}
 		depth, err := f.Depth(ctx, f.queue, nil)
 		if err != nil {
 			return page, err
@@ -112,14 +107,41 @@ func inOrder(letters []protocol.DeadLetter) []ordered {
 	return all
 }
 
-// keepsLetters says whether the broker has dead letters. Who asks for those of a
-// queue by its name is told that there cannot be any.
-func (f *farQueue) keepsLetters(named string) (bool, error) {
-	kept := f.Capabilities().DeadLetters
-	if kept || named == "" {
-		return kept, nil
+// lettersOf are the queues on brokers that may have dead letters. Who asks for those of
+// a queue or a topic by its name is told if its broker cannot have any.
+func (o *openLane) lettersOf(ctx context.Context, queue, topic string) ([]farQueue, error) {
+	type answer struct {
+		without *remote
+		far     []farQueue
 	}
-	return false, broker.Refusal(f, broker.WishDLQ)
+	a, err := ask(ctx, o, func(l *lane) answer {
+		return answer{l.withoutLetters(queue, topic), l.farQueues(wanted(queue, topic))}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if a.without != nil {
+		if b, has := a.without.Remote.(broker.WithoutLetters); has {
+			return nil, b.NoLetters()
+		}
+		return nil, broker.Refusal(a.without, broker.WishDLQ)
+	}
+	return slices.DeleteFunc(a.far, func(f farQueue) bool { return !f.Capabilities().DeadLetters }), nil
+}
+
+// withoutLetters is the broker of what is asked for if it has no dead letters.
+func (l *lane) withoutLetters(queue, topic string) *remote {
+	if len(l.remotes) == 0 || queue == "" && topic == "" {
+		return nil
+	}
+	id := l.placed.routing.OfTopic(topic)
+	if queue != "" {
+		id = l.placed.routing.Of(queue)
+	}
+	if r := l.remoteOf(id); r != nil && !r.can.DeadLetters {
+		return r
+	}
+	return nil
 }
 
 // idOf reads a message id; "" is none.
@@ -240,7 +262,7 @@ func (o *openLane) actOnLetters(ctx context.Context, q protocol.BrokerActRequest
 	if err != nil {
 		return reply, err
 	}
-	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(wanted(q.Queue, q.Topic)) })
+	far, err := o.lettersOf(ctx, q.Queue, q.Topic)
 	if q.Known {
 		far = slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) })
 	}
@@ -248,11 +270,6 @@ func (o *openLane) actOnLetters(ctx context.Context, q protocol.BrokerActRequest
 		return reply, err
 	}
 	for _, f := range far {
-		if kept, err := f.keepsLetters(q.Queue + q.Topic); err != nil {
-			return reply, err
-		} else if !kept {
-			continue
-		}
 		if f.refused && q.Action == redrive {
 			n, err := f.meant(ctx, id)
 			if err != nil {

@@ -93,6 +93,7 @@ func (l *lane) moveTo(q *queue, to broker.Store) {
 	if q.bound != nil && !q.bound.Ended {
 		l.bindRemote(q)
 		l.rebound(q)
+		l.leaveUnattended(q)
 	}
 	if r := l.remoteAt(to); r != nil {
 		delete(r.emptied, q.name)

@@ -54,27 +54,28 @@ func (s *frugalStore) Publish(p broker.Publish) error {
 	return nil
 }
 
-func (s *frugalStore) Demand(string, broker.Demand)               {}
-func (s *frugalStore) Message(*broker.Entry) *broker.Message      { return nil }
-func (s *frugalStore) Load([]*broker.Entry)                       {}
-func (s *frugalStore) Meta(*broker.Entry) broker.Meta             { return broker.Meta{} }
-func (s *frugalStore) Settle(*broker.Entry, broker.Counter)       {}
-func (s *frugalStore) SettleNow(*broker.Entry, broker.Counter)    {}
-func (s *frugalStore) Return(*broker.Entry, broker.Meta) bool     { return false }
-func (s *frugalStore) Retry(*broker.Entry, broker.Meta) bool      { return false }
-func (s *frugalStore) Close()                                     {}
-func (s *frugalStore) GiveBack(*broker.Entry)                     {}
-func (s *frugalStore) Entry(ledger.Key) *broker.Entry             { return nil }
-func (s *frugalStore) Entries() iter.Seq[*broker.Entry]           { return func(func(*broker.Entry) bool) {} }
-func (s *frugalStore) Live(string) int                            { return 0 }
-func (s *frugalStore) Queues() iter.Seq2[string, []int64]         { return maps.All(s.queues) }
-func (s *frugalStore) Has(queue string) bool                      { _, has := s.queues[queue]; return has }
-func (s *frugalStore) Comes(string) int                           { return 0 }
-func (s *frugalStore) Rest(_ string, done func(bool))             { done(true) }
-func (s *frugalStore) Bind(_, _ string, done func())              { done() }
-func (s *frugalStore) Unbind(_, _ string)                         {}
-func (s *frugalStore) Forget(queue string)                        { delete(s.queues, queue) }
-func (s *frugalStore) DeadLetter(*broker.Entry, broker.Meta) bool { return false }
+func (s *frugalStore) Demand(string, broker.Demand)                {}
+func (s *frugalStore) Message(*broker.Entry) *broker.Message       { return nil }
+func (s *frugalStore) Load([]*broker.Entry)                        {}
+func (s *frugalStore) Meta(*broker.Entry) broker.Meta              { return broker.Meta{} }
+func (s *frugalStore) Settle(*broker.Entry, broker.Counter)        {}
+func (s *frugalStore) SettleNow(*broker.Entry, broker.Counter)     {}
+func (s *frugalStore) Return(*broker.Entry, broker.Meta) bool      { return false }
+func (s *frugalStore) Retry(*broker.Entry, broker.Meta) bool       { return false }
+func (s *frugalStore) Leave(*broker.Entry, func(func()) bool) bool { return false }
+func (s *frugalStore) Close()                                      {}
+func (s *frugalStore) GiveBack(*broker.Entry)                      {}
+func (s *frugalStore) Entry(ledger.Key) *broker.Entry              { return nil }
+func (s *frugalStore) Entries() iter.Seq[*broker.Entry]            { return func(func(*broker.Entry) bool) {} }
+func (s *frugalStore) Live(string) int                             { return 0 }
+func (s *frugalStore) Queues() iter.Seq2[string, []int64]          { return maps.All(s.queues) }
+func (s *frugalStore) Has(queue string) bool                       { _, has := s.queues[queue]; return has }
+func (s *frugalStore) Comes(string) int                            { return 0 }
+func (s *frugalStore) Rest(_ string, done func(bool))              { done(true) }
+func (s *frugalStore) Bind(_, _ string, done func())               { done() }
+func (s *frugalStore) Unbind(_, _ string)                          {}
+func (s *frugalStore) Forget(queue string)                         { delete(s.queues, queue) }
+func (s *frugalStore) DeadLetter(*broker.Entry, broker.Meta) bool  { return false }
 
 // What a broker cannot do is refused where that would change what happens to a
 // message, by the broker's name and with what to do; what is only tuned there is

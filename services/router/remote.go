@@ -21,6 +21,7 @@ type remote struct {
 	*remoteBroker
 	store broker.RemoteStore
 	words words
+	can   broker.Capabilities
 	// looking are the queues of which it is being found out whether they hold
 	// anything; emptied those that have moved elsewhere, of which it does not; of
 	// those that are resting nothing is taken meanwhile.
@@ -63,7 +64,7 @@ func (l *lane) attachRemotes() {
 		}
 		b.lanes.Add(1)
 		l.remotes = append(l.remotes, &remote{
-			remoteBroker: b, store: store, words: wordsFor(name, b.Durability()),
+			remoteBroker: b, store: store, words: wordsFor(name, b.Durability()), can: b.Capabilities(),
 			looking: make(map[string]bool), emptied: make(map[string]bool), resting: make(map[string]bool),
 		})
 	}
@@ -102,13 +103,21 @@ func (l *lane) drain() {
 
 // storeFor is where what is published to a queue goes.
 func (l *lane) storeFor(q *queue) broker.Store {
-	if len(l.remotes) == 0 || q.kind == scope.KindListener || scope.OfDiagnosis(q.name) {
+	if len(l.remotes) == 0 || scope.OfDiagnosis(q.name) {
 		return l.store
 	}
-	if r := l.remoteOf(l.placed.routing.Of(q.name)); r != nil {
-		return r.store
+	r := l.remoteOf(l.placed.routing.Of(q.name))
+	if r == nil || q.kind == scope.KindListener && !r.can.TopicsOnly {
+		return l.store
 	}
-	return l.store
+	return r.store
+}
+
+// keepsNothing says whether the queue is one of a broker that keeps no message for
+// whoever is not there.
+func (q *queue) keepsNothing() bool {
+	r := q.remote()
+	return r != nil && r.can.TopicsOnly
 }
 
 // isRemote says whether an entry is on a broker: its key tells.
@@ -122,12 +131,23 @@ func (l *lane) storeOf(e *broker.Entry) broker.Store {
 	if !isRemote(e) {
 		return l.store
 	}
-	for _, r := range l.remotes {
-		if r.store.Entry(e.Key) == e {
-			return r.store
-		}
+	if r := l.remoteWith(e); r != nil {
+		return r.store
 	}
 	return gone{}
+}
+
+// remoteWith is the broker that has an entry; nil: none has.
+func (l *lane) remoteWith(e *broker.Entry) *remote {
+	if !isRemote(e) {
+		return nil
+	}
+	for _, r := range l.remotes {
+		if r.store.Entry(e.Key) == e {
+			return r
+		}
+	}
+	return nil
 }
 
 // gone is the store of an entry that its broker has back.
@@ -347,6 +367,19 @@ func (l *lane) wordsOf(p *publication) *words {
 		}
 	}
 	return &l.s.words
+}
+
+// tells is the broker that a publish to a topic goes to though nobody here wants it:
+// others may. nil: none does.
+func (l *lane) tells(topic string) *remote {
+	if len(l.remotes) == 0 {
+		return nil
+	}
+	r := l.remoteOf(l.placed.routing.OfTopic(topic))
+	if r == nil || !r.can.TopicsOnly {
+		return nil
+	}
+	return r
 }
 
 // part is what of a publish to a topic goes to one store.

@@ -30,7 +30,7 @@ func scheduled(e *broker.Entry) bool {
 // knows yet where.
 func (l *lane) sendAway(e *broker.Entry) bool {
 	store := l.storeOf(e)
-	if !isRemote(e) && !l.s.next.known() || !store.Retry(e, store.Meta(e)) {
+	if !isRemote(e) && !l.s.next.known() || !l.wait(e, store.Meta(e)) {
 		return false
 	}
 	e.Slot = settled

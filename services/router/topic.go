@@ -54,9 +54,13 @@ func (s *Service) resolveTopic(rest string) *route {
 // Nobody there, or nobody who does, is a success at once: nothing is stored.
 func (l *lane) stageTopic(p *publication) error {
 	t := l.topics[p.route.topic]
-	if t == nil {
+	tells := l.tells(p.route.topic)
+	if t == nil && tells == nil {
 		l.acknowledge(p, broker.Receipt{ID: p.message.ID}, 0)
 		return nil
+	}
+	if t == nil {
+		return l.tell(p, tells)
 	}
 	copies := l.address(t, p)
 	if len(p.to) == 0 {
@@ -74,6 +78,19 @@ func (l *lane) stageTopic(p *publication) error {
 	}
 	l.prioritize(p, p.to...)
 	err := l.publishTopic(p, copies)
+	if err == nil {
+		l.stagingTopic(p, 1)
+	}
+	return err
+}
+
+// tell publishes to a topic on a broker for whoever receives it there.
+func (l *lane) tell(p *publication, r *remote) error {
+	if err := grants(r, p); err != nil {
+		return err
+	}
+	p.by = r.store
+	err := l.publishPart(p, part{store: r.store})
 	if err == nil {
 		l.stagingTopic(p, 1)
 	}

@@ -231,6 +231,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	if q.groups != nil && v.Verdict == protocol.VerdictRetryAt {
 		v.Verdict = protocol.VerdictHold // whoever said it does not know of order
 	}
+	v.Verdict = l.feasible(e, v.Verdict)
 	var done bool
 	switch v.Verdict {
 	case protocol.VerdictSettle:
@@ -242,7 +243,7 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 		done = l.countIf(l.storeOf(e).Return(e, meta), e, ledger.Retried)
 	case protocol.VerdictRetryAt:
 		d.failure(&meta)
-		done = l.countIf(l.storeOf(e).Retry(e, meta), e, ledger.Retried)
+		done = l.countIf(l.wait(e, meta), e, ledger.Retried)
 	case protocol.VerdictDeadLetter:
 		d.failure(&meta)
 		meta.Reason, meta.Due = v.Reason, 0
@@ -264,6 +265,22 @@ func (l *lane) execute(d *delivery, v protocol.Decision) {
 	}
 	l.countEnd(e, what)
 	l.wake(q)
+}
+
+// feasible is what the broker that has an entry can do of a verdict: where nothing is
+// tried again, and nothing is kept that failed, a failure is a message's end.
+func (l *lane) feasible(e *broker.Entry, v protocol.Verdict) protocol.Verdict {
+	r := l.remoteWith(e)
+	if r == nil {
+		return v
+	}
+	if !r.can.Retries && (v == protocol.VerdictRetryAt || v == protocol.VerdictHold) {
+		v = protocol.VerdictDeadLetter
+	}
+	if !r.can.DeadLetters && v == protocol.VerdictDeadLetter {
+		v = protocol.VerdictSettle
+	}
+	return v
 }
 
 // deadLetter gives a message up. What that means for its group is recorded with

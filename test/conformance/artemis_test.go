@@ -23,21 +23,27 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-func TestArtemis(t *testing.T) {
+func TestArtemis(t *testing.T) { brokertest.Run(t, targetOnArtemis(t, false)) }
+
+// TestArtemisDelayMesh: what failed waits in the mesh.
+func TestArtemisDelayMesh(t *testing.T) { brokertest.RunWaiting(t, targetOnArtemis(t, true)) }
+
+func targetOnArtemis(t *testing.T, meshDelay bool) brokertest.Target {
+	t.Helper()
 	a := live.SharedArtemis(t)
-	m := startMeshOn(t, onArtemis(a.URL()), router.Limits{})
-	brokertest.Run(t, brokertest.Target{
-		URL: m.server.URL(), Broker: artemis.Name, Capabilities: artemis.Capabilities, Restart: m.restart,
+	m := startMeshOn(t, onArtemis(a.URL(), meshDelay), router.Limits{})
+	return brokertest.Target{
+		URL: m.server.URL(), Broker: artemis.Name, Capabilities: m.capabilities(t), Restart: m.restart,
 		Sever: func(t *testing.T) { a.CloseConnections(t) },
 		Put: func(t *testing.T, queue string, headers map[string]any, body []byte) {
 			putSTOMP(t, a.URL(), queue, headers, body)
 		},
-	})
+	}
 }
 
-func onArtemis(address string) func(log *slog.Logger) (broker.Remote, error) {
+func onArtemis(address string, meshDelay bool) func(log *slog.Logger) (broker.Remote, error) {
 	return func(log *slog.Logger) (broker.Remote, error) {
-		return artemis.New(artemis.Options{URL: address, Logger: log})
+		return artemis.New(artemis.Options{URL: address, MeshDelay: meshDelay, Logger: log})
 	}
 }
 
@@ -82,7 +88,7 @@ func putSTOMP(t *testing.T, address, queue string, headers map[string]any, body 
 // and a name that the broker has for something else is refused.
 func TestArtemisPlain(t *testing.T) {
 	a := live.SharedArtemis(t)
-	m := startMeshOn(t, onArtemis(a.PlainURL()), router.Limits{})
+	m := startMeshOn(t, onArtemis(a.PlainURL(), false), router.Limits{})
 	c, err := client.Connect(t.Context(), m.server.URL(), client.DrainWindow(0))
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/natsserver"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -43,6 +44,8 @@ type inProcess struct {
 	tombstone time.Duration
 	// on makes the broker that queues are on; nil: they are builtin.
 	on func(log *slog.Logger) (broker.Remote, error)
+	// configured says instead what the mesh's configuration is at its first start.
+	configured config.Document
 
 	server   *natsserver.Server
 	services []service
@@ -55,7 +58,18 @@ func startMesh(t *testing.T, limits router.Limits) *inProcess {
 
 func startMeshOn(t *testing.T, on func(log *slog.Logger) (broker.Remote, error), limits router.Limits) *inProcess {
 	t.Helper()
-	m := &inProcess{data: t.TempDir(), port: -1, on: on, limits: limits, log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	return (&inProcess{on: on, limits: limits}).begin(t)
+}
+
+// startMeshWith starts one that is told by its configuration where its messages are.
+func startMeshWith(t *testing.T, configured config.Document) *inProcess {
+	t.Helper()
+	return (&inProcess{configured: configured}).begin(t)
+}
+
+func (m *inProcess) begin(t *testing.T) *inProcess {
+	t.Helper()
+	m.data, m.port, m.log = t.TempDir(), -1, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	m.start(t)
 	t.Cleanup(func() { m.stop(t) })
 	return m
@@ -76,7 +90,7 @@ func (m *inProcess) start(t *testing.T) {
 	m.services = nil
 	for _, start := range []func(mesh.ConnectOptions) (service, error){
 		func(o mesh.ConnectOptions) (service, error) {
-			return registry.New(registry.Options{Mesh: o, Instance: "registry-a", Logger: m.log, Tombstone: m.tombstone})
+			return registry.New(registry.Options{Mesh: o, Instance: "registry-a", Logger: m.log, Tombstone: m.tombstone, Config: registry.ConfigOptions{Seed: m.configured}})
 		},
 		func(o mesh.ConnectOptions) (service, error) {
 			return retry.New(retry.Options{Mesh: o, Instance: "retry-a", Logger: m.log})
@@ -89,7 +103,7 @@ func (m *inProcess) start(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			options := router.Options{Mesh: o, Instance: "router-a", Logger: m.log, Limits: m.limits, Drain: time.Second, Brokers: brokers}
+			options := router.Options{Mesh: o, Instance: "router-a", Logger: m.log, Limits: m.limits, Drain: time.Second, Brokers: brokers, Configured: m.configured != nil}
 			if len(brokers) > 0 {
 				options.Adapter = brokers[0].Name()
 			}
@@ -188,4 +202,19 @@ func (m *inProcess) brokers() ([]broker.Remote, error) {
 	}
 	b, err := m.on(m.log)
 	return []broker.Remote{b}, err
+}
+
+// capabilities are those of the broker that its queues are on.
+func (m *inProcess) capabilities(t *testing.T) broker.Capabilities {
+	t.Helper()
+	b, err := m.on(m.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	return b.Capabilities()
 }

@@ -15,22 +15,28 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-func TestRabbitMQ(t *testing.T) {
-	r := live.SharedRabbitMQ(t)
-	address := r.VirtualHost(t)
-	m := startMeshOn(t, onRabbitMQ(address), router.Limits{})
-	brokertest.Run(t, brokertest.Target{
-		URL: m.server.URL(), Broker: rabbitmq.Name, Capabilities: rabbitmq.Capabilities, Restart: m.restart,
-		Sever: func(t *testing.T) { r.CloseConnections(t, address) },
-		Put: func(t *testing.T, queue string, headers map[string]any, body []byte) {
-			put(t, address, queue, headers, body)
-		},
-	})
+func TestRabbitMQ(t *testing.T) { brokertest.Run(t, targetOnRabbitMQ(t, rabbitmq.Options{})) }
+
+// TestRabbitMQDelayMesh: what failed waits in the mesh.
+func TestRabbitMQDelayMesh(t *testing.T) {
+	brokertest.RunWaiting(t, targetOnRabbitMQ(t, rabbitmq.Options{MeshDelay: true}))
 }
 
-func onRabbitMQ(address string) func(log *slog.Logger) (broker.Remote, error) {
-	return func(log *slog.Logger) (broker.Remote, error) {
-		return rabbitmq.New(rabbitmq.Options{URL: address, Logger: log})
+// targetOnRabbitMQ is a mesh whose queues are in a virtual host of their own.
+func targetOnRabbitMQ(t *testing.T, o rabbitmq.Options) brokertest.Target {
+	t.Helper()
+	r := live.SharedRabbitMQ(t)
+	o.URL = r.VirtualHost(t)
+	m := startMeshOn(t, func(log *slog.Logger) (broker.Remote, error) {
+		o.Logger = log
+		return rabbitmq.New(o)
+	}, router.Limits{})
+	return brokertest.Target{
+		URL: m.server.URL(), Broker: rabbitmq.Name, Capabilities: m.capabilities(t), Restart: m.restart,
+		Sever: func(t *testing.T) { r.CloseConnections(t, o.URL) },
+		Put: func(t *testing.T, queue string, headers map[string]any, body []byte) {
+			put(t, o.URL, queue, headers, body)
+		},
 	}
 }
 

@@ -29,8 +29,9 @@ var (
 	builtin  = variant{"compose.yaml", ""}
 	rabbitMQ = variant{"compose.yaml", "rabbitmq"}
 	artemis  = variant{"compose.yaml", "artemis"}
+	redis    = variant{"compose.yaml", "redis"}
 	services = variant{"services.yaml", ""}
-	variants = []variant{builtin, rabbitMQ, artemis, services}
+	variants = []variant{builtin, rabbitMQ, artemis, redis, services}
 )
 
 // load reads the file as Docker does: against the schema, with these variables.
@@ -80,7 +81,7 @@ func TestServicesOfEachFile(t *testing.T) {
 	}
 	for v, want := range map[variant][]string{
 		builtin: {"collector", "waybill"}, rabbitMQ: {"collector", "rabbitmq", "waybill"}, artemis: {"artemis", "collector", "waybill"},
-		services: {"dlq", "gateway", "nats", "registry", "retry", "router"},
+		redis: {"collector", "redis", "waybill"}, services: {"dlq", "gateway", "nats", "registry", "retry", "router"},
 	} {
 		if got := slices.Sorted(maps.Keys(v.loaded(t).Services)); !slices.Equal(got, want) {
 			t.Errorf("%v has the services %v, want %v", v, got, want)
@@ -90,7 +91,7 @@ func TestServicesOfEachFile(t *testing.T) {
 
 // Without a password there is no broker to start: none is in a file.
 func TestNoSecretIsInAFile(t *testing.T) {
-	for _, v := range []variant{rabbitMQ, artemis} {
+	for _, v := range []variant{rabbitMQ, artemis, redis} {
 		if _, err := v.load(t); err == nil || !strings.Contains(err.Error(), "BROKER_PASSWORD") {
 			t.Errorf("%v without the variable: %v", v, err)
 		}
@@ -106,7 +107,7 @@ func TestNoSecretIsInAFile(t *testing.T) {
 			}
 		}
 	}
-	for v, address := range map[variant]string{rabbitMQ: "WAYBILL_ADAPTER_CONFIG_AMQP_URL", artemis: "WAYBILL_ADAPTER_CONFIG_URL"} {
+	for v, address := range map[variant]string{rabbitMQ: "WAYBILL_ADAPTER_CONFIG_AMQP_URL", artemis: "WAYBILL_ADAPTER_CONFIG_URL", redis: "WAYBILL_ADAPTER_CONFIG_REDIS_URL"} {
 		given := v.loaded(t).Services["waybill"].Environment[address]
 		if given == nil || !strings.Contains(*given, "from-outside") {
 			t.Errorf("%v: the mesh is not given the password: %v", v, given)
@@ -275,7 +276,7 @@ func TestServices(t *testing.T) {
 // The variables are those that the program reads.
 func TestVariablesAreKnown(t *testing.T) {
 	known := config.Variables(nil)
-	for _, v := range variants[:3] {
+	for _, v := range variants[:4] {
 		for name := range v.loaded(t).Services["waybill"].Environment {
 			if _, ok := known[name]; strings.HasPrefix(name, "WAYBILL_") && !ok {
 				t.Errorf("%v: waybill knows no variable %s", v, name)

@@ -118,6 +118,17 @@ func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
 	}
 }
 
+// WaitingInMesh is how many messages of a queue the mesh itself has waiting, beside
+// what a broker may have.
+func (m *Mesh) WaitingInMesh(queue string) (n int64) {
+	m.t.Helper()
+	page := must[protocol.QueuesPage](m, protocol.SubjectWaitingQueues, protocol.QueuesRequest{Queue: queue})
+	for _, q := range page.Queues {
+		n += q.Waiting
+	}
+	return n
+}
+
 // AwaitRest waits until nothing of the execution is ready, in a worker's hands,
 // waiting or on its way: all that is left is dead. The services are asked one
 // after another, so that a message may have moved past all the questions: it is

@@ -1,13 +1,14 @@
 package harness
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 )
 
 // OnRabbitMQ are arguments of `waybill up` that have queues on the RabbitMQ at an
-// AMQP URL.
-func OnRabbitMQ(t testing.TB, amqp string) []string {
+// AMQP URL; config has lines to add to the adapter's.
+func OnRabbitMQ(t testing.TB, amqp string, config ...string) []string {
 	t.Helper()
-	return []string{"--config", Configuration(t, fmt.Sprintf("adapter:\n  name: rabbitmq\n  config:\n    amqp_url: %s\n", amqp))}
+	lines := append([]string{"amqp_url: " + amqp}, config...)
+	return []string{"--config", Configuration(t, "adapter:\n  name: rabbitmq\n  config:\n    "+strings.Join(lines, "\n    ")+"\n")}
 }

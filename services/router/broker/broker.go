@@ -224,6 +224,11 @@ type RemoteStore interface {
 	// Entries are those that are live, Live is how many of them a queue has.
 	Entries() iter.Seq[*Entry]
 	Live(queue string) int
+	// Leave gives an entry to whom keep gives it, who calls kept, in the lane's
+	// goroutine, once it is safe there: then the broker's is settled, and the lane is
+	// told that it has Left and is Handed over. Nothing is counted. False: keep said
+	// so and the entry stays, or it has left already.
+	Leave(e *Entry, keep func(kept func()) bool) bool
 	// GiveBack returns an entry that nobody has, unspent, to its queue.
 	GiveBack(e *Entry)
 	// Close gives up what is not settled: the lane has another owner.
@@ -270,6 +275,9 @@ type Letters interface {
 	// with an id, and says how many.
 	Act(ctx context.Context, queue string, a Action) (int64, error)
 }
+
+// WithoutLetters is a Remote that has no dead letters, and words of its own for that.
+type WithoutLetters interface{ NoLetters() error }
 
 // Shelves is a Remote that can show what it holds besides dead letters.
 type Shelves interface {

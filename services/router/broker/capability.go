@@ -11,16 +11,23 @@ type Delay string
 // Delays.
 const (
 	DelayExact Delay = "exact" // to the millisecond, any delay
+	DelayMesh  Delay = "mesh"  // as exact, and the message waits in the mesh
 	DelayFixed Delay = "fixed" // one delay for all
 	DelayNone  Delay = "none"
 )
 
+// Any says whether a message may have any delay.
+func (d Delay) Any() bool { return d == DelayExact || d == DelayMesh }
+
 // Capabilities say what a broker can honour. What it cannot is refused when it
 // would change what happens to a message (Refusal).
 type Capabilities struct {
-	Durable bool // messages survive the broker's restart
-	Retries bool // a failed message is delivered again
-	Delay   Delay
+	// TopicsOnly: it has no queues, of executions or named ones, and keeps nothing of
+	// a topic for a subscriber that is not there.
+	TopicsOnly bool
+	Durable    bool // messages survive the broker's restart
+	Retries    bool // a failed message is delivered again
+	Delay      Delay
 	// DeadLetters says that what is given up is kept, and can be looked at,
 	// redriven and discarded.
 	DeadLetters bool
@@ -50,11 +57,18 @@ type Capability struct {
 	Text  string `json:"text"`  // what that means
 }
 
+// WithMeshDelay are those of a broker whose messages wait in the mesh.
+func (c Capabilities) WithMeshDelay() Capabilities {
+	c.Delay, c.Waiting = DelayMesh, true
+	return c
+}
+
 const yes, no = "yes", "no"
 
 // List tells the capabilities one by one, always in the same order.
 func (c Capabilities) List() []Capability {
 	return []Capability{
+		either("queues", !c.TopicsOnly, "executions have queues, and there are named ones", "there are topics only, and a subscriber that is not there misses what is published"),
 		either("durable", c.Durable, "messages survive a restart of the broker", "what the broker holds is lost with it"),
 		either("retries", c.Retries, "a failed message is delivered again until its tries are spent", "a message is delivered once; a failure is its end"),
 		{"delay", string(c.Delay), delays[c.Delay]},
@@ -72,6 +86,7 @@ func (c Capabilities) List() []Capability {
 
 var delays = map[Delay]string{
 	DelayExact: "a failed message comes back after its own delay, to the millisecond",
+	DelayMesh:  "a failed message waits in the mesh and comes back after its own delay, to the millisecond",
 	DelayFixed: "every failed message of a queue comes back after the same delay",
 	DelayNone:  "nothing waits",
 }

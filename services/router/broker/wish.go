@@ -1,6 +1,9 @@
 package broker
 
-import "github.com/waybill-mq/waybill/pkg/protocol"
+import (
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
+)
 
 // Wish is what a subscription, a queue or a publish asks of a broker and not
 // every broker can do.
@@ -8,7 +11,8 @@ type Wish int
 
 // Wishes.
 const (
-	WishFIFO    Wish = iota // a queue that keeps the order of each group
+	WishQueue   Wish = iota // a queue
+	WishFIFO                // one that keeps the order of each group
 	WishRetries             // more than one try
 	WishBackoff             // a delay of one's own before the next try
 	WishLater               // a publish that is due later
@@ -24,9 +28,10 @@ var wishes = [countWishes]struct {
 	granted func(c Capabilities) bool
 	instead string
 }{
+	WishQueue:   {"queues", func(c Capabilities) bool { return !c.TopicsOnly }, "publish to a topic"},
 	WishFIFO:    {"queues of the type fifo", func(c Capabilities) bool { return c.FIFO }, "ask for the type concurrent"},
 	WishRetries: {"another try of a message that failed", func(c Capabilities) bool { return c.Retries }, "ask for max_retries 1"},
-	WishBackoff: {"a delay of one's own before the next try", func(c Capabilities) bool { return c.Delay == DelayExact }, "leave backoff_ms and delays out"},
+	WishBackoff: {"a delay of one's own before the next try", func(c Capabilities) bool { return c.Delay.Any() }, "leave backoff_ms and delays out"},
 	WishLater:   {"messages that are due later", func(c Capabilities) bool { return c.Schedules }, "publish when the time has come"},
 	WishOnce:    {"publishes that are stored once", func(c Capabilities) bool { return c.Dedup > 0 }, "leave " + protocol.HeaderDedup + " out and let the handler see to it"},
 	WishDLQ:     {"dead letters", func(c Capabilities) bool { return c.DeadLetters }, "keep what fails in the handler"},
@@ -48,6 +53,9 @@ func Refusal(b Broker, asked ...Wish) error {
 // a wish: a broker without retries has every message tried once.
 func WishesOf(sub *protocol.Subscription) []Wish {
 	var asked []Wish
+	if scope.SubscribedTopic(sub.Queue) == "" {
+		asked = append(asked, WishQueue)
+	}
 	if sub.Type == protocol.TypeFIFO {
 		asked = append(asked, WishFIFO)
 	}

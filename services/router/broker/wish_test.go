@@ -44,6 +44,10 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	queue := broker.WishesOf(&protocol.Subscription{Queue: "/queue/e/r"})
+	if err := broker.Refusal(able{TopicsOnly: true}, queue...); protocol.CodeOf(err) != protocol.CodeUnsupported || broker.Refusal(able{}, queue...) != nil {
+		t.Errorf("a queue: %v", err)
+	}
 	plain := protocol.Subscription{MaxRetries: protocol.DefaultMaxRetries, RetriesDefault: true, BackoffMs: protocol.DefaultBackoffMs}
 	if err := broker.Refusal(able{}, broker.WishesOf(&plain)...); err != nil {
 		t.Errorf("a subscription that asks for nothing: %v", err)
@@ -53,7 +57,7 @@ func TestRefusal(t *testing.T) {
 // Every capability has a value and says what it means, whatever it is.
 func TestCapabilitiesAreExplained(t *testing.T) {
 	all := broker.Capabilities{Durable: true, Retries: true, Delay: broker.DelayExact, DeadLetters: true, Waiting: true, FIFO: true, Priorities: true, Schedules: true, Dedup: 1, Resumes: true, Open: true, MaxName: 255}
-	none := broker.Capabilities{Delay: broker.DelayNone}.List()
+	none := broker.Capabilities{TopicsOnly: true, Delay: broker.DelayNone}.List()
 	for i, has := range all.List() {
 		if has.Name == "" || has.Value == "" || has.Text == "" || none[i].Value == has.Value || none[i].Text == "" || none[i].Name != has.Name {
 			t.Errorf("%+v, and without %+v", has, none[i])

@@ -70,7 +70,12 @@ func (b *Broker) Name() string { return b.o.Name }
 func (b *Broker) Durability() string { return protocol.DurabilityFsync }
 
 // Capabilities of Artemis.
-func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
+func (b *Broker) Capabilities() broker.Capabilities {
+	if b.o.MeshDelay {
+		return Capabilities.WithMeshDelay()
+	}
+	return Capabilities
+}
 
 // Open connects, finds out what it is connected to, and follows the connection
 // from then on.

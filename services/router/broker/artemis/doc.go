@@ -29,8 +29,11 @@ type Options struct {
 	// URL is where its STOMP acceptor is, stomp:// or, with TLS, stomps://, with
 	// user and password if it asks for them; default DefaultURL. The password is
 	// never shown.
-	URL    string
-	Logger *slog.Logger // default none
+	URL string
+	// MeshDelay has what failed wait in the mesh for its next try, and not at the
+	// broker.
+	MeshDelay bool
+	Logger    *slog.Logger // default none
 }
 
 func (o Options) withDefaults() Options {

@@ -4,7 +4,6 @@ import (
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
-	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // refuses: a publish with such a header is refused by the broker's name, and
@@ -27,7 +26,7 @@ func (s *suite) wishes() {
 	}{
 		"fifo":    {c.FIFO, func(p *protocol.SubscriptionSpec) { p.Type = protocol.TypeFIFO }},
 		"retries": {c.Retries, func(p *protocol.SubscriptionSpec) { p.MaxRetries = 5 }},
-		"backoff": {c.Delay == broker.DelayExact, func(p *protocol.SubscriptionSpec) { p.MaxRetries, p.BackoffMs = 2, 77 }},
+		"backoff": {c.Delay.Any(), func(p *protocol.SubscriptionSpec) { p.MaxRetries, p.BackoffMs = 2, 77 }},
 		"delay": {c.Schedules, func(p *protocol.SubscriptionSpec) {
 			*p = tuned(s.execution+"-"+"t", "late", `{"delaySeconds":1}`)
 		}},
@@ -48,7 +47,7 @@ func (s *suite) waitingOperated() {
 	queue := scope.ScopedName(s.execution, "r")
 	spec := s.on("r")
 	spec.MaxRetries, spec.BackoffMs = 3, 3_600_000
-	if s.Capabilities.Delay != broker.DelayExact {
+	if !s.Capabilities.Delay.Any() {
 		return // "wishes" has the refusal
 	}
 	w := s.worker(spec)

@@ -4,6 +4,7 @@
 package brokertest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,6 +170,10 @@ func Run(t *testing.T, target Target) {
 	if target.Restart == nil || target.Sever == nil || target.Capabilities.Open != (target.Put != nil) {
 		t.Fatal("the target lacks Restart, Sever, or Put for a broker that is Open: no row may be left out")
 	}
+	run(t, target, together, alone)
+}
+
+func run(t *testing.T, target Target, together, alone []testCase) {
 	t.Run("Together", func(t *testing.T) {
 		for _, c := range together {
 			t.Run(c.name, func(t *testing.T) {
@@ -180,6 +185,23 @@ func Run(t *testing.T, target Target) {
 	for _, c := range alone {
 		t.Run(c.name, func(t *testing.T) { c.test(newSuite(t, target)) })
 	}
+}
+
+// waiting are the tests in which messages wait, or what waits elsewhere might be met.
+var waiting = []string{
+	"Failed", "Budget", "Backoff", "Redrive", "Headers", "Counters", "Largest", "ShortPassesLong", "FreshFlowPastFailing", "FIFOKeepsPlace",
+	"ObserverRetries", "FiltersRetry", "InitialDelay", "DelayedOrder", "JobBudget", "WaitingOperated", "Wishes", "ExecutionClosed", "ExecutionPurged",
+	"Severed", "BudgetOverRestart",
+}
+
+// RunWaiting runs those of the suite in which messages wait, for a broker that passes
+// the whole of it and may have them wait elsewhere.
+func RunWaiting(t *testing.T, target Target) {
+	run(t, target, whereWaiting(together), whereWaiting(alone))
+}
+
+func whereWaiting(all []testCase) []testCase {
+	return slices.DeleteFunc(slices.Clone(all), func(c testCase) bool { return !slices.Contains(waiting, c.name) })
 }
 
 // sixtyFour is the longest execution id.

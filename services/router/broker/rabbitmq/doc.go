@@ -42,7 +42,10 @@ type Options struct {
 	// PriorityField is the member of a message's data that is its priority;
 	// default none.
 	PriorityField string
-	Logger        *slog.Logger // default none
+	// MeshDelay has what failed wait in the mesh for its next try, and not at the
+	// broker.
+	MeshDelay bool
+	Logger    *slog.Logger // default none
 }
 
 func (o Options) withDefaults() Options {

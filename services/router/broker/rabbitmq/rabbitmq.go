@@ -85,7 +85,12 @@ func (b *Broker) Name() string { return b.o.Name }
 func (b *Broker) Durability() string { return protocol.DurabilityFsync }
 
 // Capabilities of RabbitMQ.
-func (b *Broker) Capabilities() broker.Capabilities { return Capabilities }
+func (b *Broker) Capabilities() broker.Capabilities {
+	if b.o.MeshDelay {
+		return Capabilities.WithMeshDelay()
+	}
+	return Capabilities
+}
 
 // Defaults are those of the options.
 func (b *Broker) Defaults() broker.Defaults {

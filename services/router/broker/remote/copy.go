@@ -56,6 +56,17 @@ func (s *Store) copy(e *broker.Entry, meta broker.Meta, kind Kind) bool {
 	return true
 }
 
+// Leave implements broker.RemoteStore.
+func (s *Store) Leave(e *broker.Entry, keep func(kept func()) bool) bool {
+	v := s.live[e.Key]
+	if v == nil || v.leaving {
+		return false
+	}
+	v.leaving = true
+	v.leaving = keep(func() { s.gone(v) })
+	return v.leaving
+}
+
 // begin writes the copy once what takes it is there.
 func (s *Store) begin(c *copying) {
 	p := c.v.place
@@ -135,6 +146,11 @@ func (s *Store) left(c *copying) {
 	case c.out.Tries > 0 || v.again:
 		s.tidy(v.place)
 	}
+	s.gone(v)
+}
+
+// gone settles the original of what is safe elsewhere.
+func (s *Store) gone(v *live) {
 	s.forget(v)
 	s.drop(v)
 	s.acknowledge(v, nil)

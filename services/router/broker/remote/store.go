@@ -39,8 +39,7 @@ type Store struct {
 	cancel context.CancelFunc
 	setup  *Sequence
 
-	mu    sync.Mutex
-	calls []func()
+	poster *Poster
 
 	places    map[string]*place
 	unbinding map[string]*unbinding // by topic
@@ -84,6 +83,7 @@ func NewStore(host Host, l *ledger.Ledger, lane broker.Lane, side func(ctx conte
 		places: make(map[string]*place), unbinding: make(map[string]*unbinding), live: make(map[ledger.Key]*live), idents: make(map[Ident]*live),
 	}
 	s.ctx, s.cancel = context.WithCancel(host.Context)
+	s.poster = NewPoster(s.ctx, lane, host.Running)
 	s.side = side(s.ctx)
 	s.readPlaces()
 	host.Running.Go(func() { s.setup.Run(s.ctx) })
@@ -93,34 +93,8 @@ func NewStore(host Host, l *ledger.Ledger, lane broker.Lane, side func(ctx conte
 // Close gives up what is not settled.
 func (s *Store) Close() { s.cancel() }
 
-// post has the lane do f, together with what else is posted by then.
-func (s *Store) post(f func()) {
-	s.mu.Lock()
-	s.calls = append(s.calls, f)
-	first := len(s.calls) == 1
-	s.mu.Unlock()
-	if first && !s.lane.Post(s.drain) {
-		s.host.Running.Go(s.postLater)
-	}
-}
-
-// postLater posts once the lane is open, unless it is closed.
-func (s *Store) postLater() {
-	for Sleep(s.ctx, postAgain) && !s.lane.Post(s.drain) {
-	}
-}
-
-const postAgain = 5 * time.Millisecond
-
-func (s *Store) drain() {
-	s.mu.Lock()
-	calls := s.calls
-	s.calls = nil
-	s.mu.Unlock()
-	for _, f := range calls {
-		f()
-	}
-}
+// post has the lane do f.
+func (s *Store) post(f func()) { s.poster.Post(f) }
 
 // after posts f when the time has passed.
 func (s *Store) after(d time.Duration, f func()) {

@@ -110,7 +110,7 @@ func (s *server) listens(stdout io.Reader) error {
 }
 
 // wantAddresses is how many lines a script prints.
-var wantAddresses = map[string]int{"artemis.sh": 3, "rabbitmq.sh": 2, "toxiproxy.sh": 1}
+var wantAddresses = map[string]int{"artemis.sh": 3, "rabbitmq.sh": 2, "redis.sh": 1, "toxiproxy.sh": 1}
 
 // end ends the server and removes what is its.
 func (s *server) end() error {
