@@ -25,16 +25,22 @@ type BrokerLettersRequest struct {
 	// Limit bounds the letters of each queue that are read; 0: only the number is
 	// asked for.
 	Limit int `json:"limit,omitempty"`
+	// Skip leaves out so many of the oldest: an answer before was too large for more.
+	Skip int `json:"skip,omitempty"`
 	// Payloads asks for the letters' payloads too.
 	Payloads bool `json:"payloads,omitempty"`
 }
 
-// BrokerLetters answers BrokerLettersRequest, oldest failure first. Letters are
+// BrokerLetters answers BrokerLettersRequest, each queue's in their order there, and
+// those of several as they failed. Letters are
 // whole if a message was asked for, else without headers and payload, and fewer
 // than there are where the answer would be too large.
 type BrokerLetters struct {
 	Letters []DeadLetter `json:"letters"`
 	Total   int64        `json:"total"`
+	// Order is what each letter is in order by: when it failed last, or one that is
+	// before it in its queue, ns since the epoch.
+	Order []int64 `json:"order,omitempty"`
 }
 
 // BrokerActRequest redrives or discards dead letters that brokers hold of the

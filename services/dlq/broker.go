@@ -1,12 +1,9 @@
 package dlq
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"slices"
-
-	"github.com/google/uuid"
 
 	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -22,36 +19,99 @@ const maxOffset = 10_000
 // farLetters are those that brokers hold, oldest failure first. Of the first
 // reliable of them nothing is missing.
 type farLetters struct {
-	letters  []protocol.DeadLetter
+	letters  []farLetter
 	reliable int
 	total    int64
 }
 
+// farLetter is one, with what it is in order by, and the answer it is of.
+type farLetter struct {
+	*protocol.DeadLetter
+	at     int64
+	answer int
+}
+
 // readFar reads the oldest letters on brokers, limit at most.
 func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit int) (farLetters, error) {
-	answers, err := books.AskLanes[protocol.BrokerLetters](ctx, s.host.Conn, &s.host.Lanes, q.Queue, protocol.VerbLetters, protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit, Payloads: q.Payloads})
+	answers, err := s.askFar(ctx, q, limit)
 	if err != nil {
 		return farLetters{}, err
 	}
 	var far farLetters
-	var cut *protocol.DeadLetter // the first after which something may be missing
-	for _, a := range answers {
+	var cut farLetter // the first after which something may be missing
+	for i := range answers {
+		a := &answers[i]
 		far.total += a.Total
-		far.letters = append(far.letters, a.Letters...)
-		if n := len(a.Letters); n > 0 && n < limit && int64(n) < a.Total && (cut == nil || compareFar(a.Letters[n-1], *cut) < 0) {
-			cut = &a.Letters[n-1]
+		for k := range a.Letters {
+			far.letters = append(far.letters, farLetter{&a.Letters[k], orderOf(a, k), i})
+		}
+		if n := len(a.Letters); n > 0 && isCut(a, limit) && (cut.DeadLetter == nil || orderOf(a, n-1) < cut.at) {
+			cut = far.letters[len(far.letters)-1]
 		}
 	}
-	slices.SortFunc(far.letters, compareFar)
+	slices.SortStableFunc(far.letters, func(a, b farLetter) int { return cmp.Compare(a.at, b.at) })
 	far.reliable = len(far.letters)
-	if cut != nil {
-		far.reliable = 1 + slices.IndexFunc(far.letters, func(l protocol.DeadLetter) bool { return compareFar(l, *cut) == 0 })
+	if cut.DeadLetter != nil {
+		far.reliable = 1 + slices.Index(far.letters, cut)
 	}
 	return far, nil
 }
 
-func compareFar(a, b protocol.DeadLetter) int {
-	return cmp.Or(a.LastFailure.Compare(b.LastFailure), cmp.Compare(a.MessageID, b.MessageID))
+// orderOf is what a letter of an answer is in order by.
+func orderOf(a *protocol.BrokerLetters, i int) int64 {
+	if i < len(a.Order) {
+		return a.Order[i]
+	}
+	return a.Letters[i].LastFailure.UnixNano() // an earlier version does not say
+}
+
+// askFar asks the owners of lanes, and for what did not fit into an answer again.
+func (s *Service) askFar(ctx context.Context, q protocol.DeadListRequest, limit int) ([]protocol.BrokerLetters, error) {
+	request := protocol.BrokerLettersRequest{Queue: q.Queue, Topic: q.Topic, Limit: limit, Payloads: q.Payloads}
+	ask := func() ([]protocol.BrokerLetters, error) {
+		return books.AskLanes[protocol.BrokerLetters](ctx, s.host.Conn, &s.host.Lanes, q.Queue, protocol.VerbLetters, request)
+	}
+	answers, err := ask()
+	for grew := true; grew && err == nil; {
+		grew, request.Skip = false, fewest(answers, limit)
+		if request.Skip == 0 {
+			break
+		}
+		var more []protocol.BrokerLetters
+		if more, err = ask(); len(more) != len(answers) {
+			break // a lane has another owner
+		}
+		for i := range answers {
+			grew = extend(&answers[i], &more[i], request.Skip, limit) || grew
+		}
+	}
+	return answers, err
+}
+
+// isCut says whether an answer has fewer letters than there are, and were asked for.
+func isCut(a *protocol.BrokerLetters, limit int) bool {
+	return len(a.Letters) < limit && int64(len(a.Letters)) < a.Total
+}
+
+// fewest is the number of letters in the shortest answer that is cut; 0: none is.
+func fewest(answers []protocol.BrokerLetters, limit int) (n int) {
+	for i := range answers {
+		if a := &answers[i]; isCut(a, limit) && len(a.Letters) > 0 && (n == 0 || len(a.Letters) < n) {
+			n = len(a.Letters)
+		}
+	}
+	return n
+}
+
+// extend adds to an answer what another has from the skipped on. One of an earlier
+// version, which skips none, begins with the same.
+func extend(a, more *protocol.BrokerLetters, skip, limit int) bool {
+	known := len(a.Letters) - skip
+	if !isCut(a, limit) || known < 0 || len(more.Letters) <= known || len(more.Order) != len(more.Letters) || more.Letters[0].MessageID == a.Letters[0].MessageID {
+		return false
+	}
+	a.Letters, a.Order = append(a.Letters, more.Letters[known:]...), append(a.Order, more.Order[known:]...)
+	return true
 }
 
 // listBoth is list where brokers hold letters too.
@@ -76,24 +136,18 @@ func (s *Service) listBoth(ctx context.Context, q protocol.DeadListRequest) (pro
 	return protocol.DeadPage{Letters: letters, Total: total + far.total}, err
 }
 
-// weave puts the letters of brokers between those of the ledgers.
+// weave puts the letters of brokers between those of the ledgers, in the order they
+// have.
 func weave(places []place, far farLetters) []place {
-	for i := range far.letters[:far.reliable] {
-		l := &far.letters[i]
-		id, err := uuid.Parse(l.MessageID)
-		if err != nil {
-			continue
-		}
-		places = append(places, place{head: head{FailedAt: l.LastFailure.UnixNano(), ID: id}, far: l})
+	for _, l := range far.letters[:far.reliable] {
+		places = append(places, place{head: head{FailedAt: l.at}, far: l.DeadLetter})
 	}
-	slices.SortStableFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.FailedAt, b.FailedAt), bytes.Compare(a.ID[:], b.ID[:]))
-	})
+	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.FailedAt, b.FailedAt) })
 	if far.reliable == len(far.letters) {
 		return places
 	}
-	last := &far.letters[far.reliable-1]
-	return places[:1+slices.IndexFunc(places, func(p place) bool { return p.far == last })]
+	last := far.letters[far.reliable-1]
+	return places[:1+slices.IndexFunc(places, func(p place) bool { return p.far == last.DeadLetter })]
 }
 
 // showFar reads the letters of a message that brokers hold.

@@ -53,6 +53,7 @@ func wanted(queue, topic string) func(string) bool {
 // letters reads dead letters from brokers.
 func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest) (protocol.BrokerLetters, error) {
 	page := protocol.BrokerLetters{Letters: []protocol.DeadLetter{}}
+	var all []ordered
 	id, err := idOf(q.MessageID)
 	if err != nil {
 		return page, err
@@ -77,13 +78,33 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 		if err != nil {
 			return page, err
 		}
-		page.Letters = append(page.Letters, found...)
+		all = append(all, inOrder(found)...)
 	}
-	slices.SortFunc(page.Letters, func(a, b protocol.DeadLetter) int {
-		return cmp.Or(a.LastFailure.Compare(b.LastFailure), cmp.Compare(a.MessageID, b.MessageID))
-	})
+	slices.SortStableFunc(all, func(a, b ordered) int { return cmp.Compare(a.at, b.at) })
+	for _, l := range all[max(0, min(q.Skip, len(all))):] {
+		page.Letters, page.Order = append(page.Letters, l.letter), append(page.Order, l.at)
+	}
 	page.Letters = fitting(page.Letters)
+	page.Order = page.Order[:len(page.Letters)]
 	return page, nil
+}
+
+// ordered is a letter with its place between those of other queues.
+type ordered struct {
+	letter protocol.DeadLetter
+	at     int64 // BrokerLetters.Order
+}
+
+// inOrder keeps the order of a queue. Letters come there as they are written, which
+// may be a while after their failure: by that alone the first of them would be others
+// when more of them are read.
+func inOrder(letters []protocol.DeadLetter) []ordered {
+	all, at := make([]ordered, len(letters)), int64(0)
+	for i := range letters {
+		at = max(at, letters[i].LastFailure.UnixNano())
+		all[i] = ordered{letters[i], at}
+	}
+	return all
 }
 
 // lettersOf are the queues on brokers that may have dead letters. Who asks for those of

@@ -204,8 +204,7 @@ func (p *place) observe(topic string) (<-chan string, *client.Worker) {
 }
 
 // missesNothing: what is published to a topic while its observer is away waits for it,
-// also when the topic moves away from the broker meanwhile; an observer that is removed
-// leaves nothing there.
+// also when the topic moves away from the broker meanwhile.
 func (p *place) missesNothing(move func()) {
 	_, w := p.observe("left")
 	if err := w.Stop(p.Context()); err != nil {
@@ -228,6 +227,12 @@ func (p *place) missesNothing(move func()) {
 	if err := w.Stop(p.Context()); err != nil {
 		p.Fatal(err)
 	}
+}
+
+// away: what is published while an observer is away waits for it, and an observer that
+// is removed leaves nothing behind.
+func (p *place) away() {
+	p.missesNothing(func() {})
 	harness.Await(p, "the observer to be removed", func() bool {
 		_, err := p.mesh.RemoveObserver("left::observer:late")
 		return err == nil || protocol.CodeOf(err) == protocol.CodeNotFound
@@ -236,8 +241,6 @@ func (p *place) missesNothing(move func()) {
 		return p.backlog("topic:left", "observer:late") == -1 && !slices.Contains(p.server.Topics(p, p.space), "observer:left@late")
 	})
 }
-
-func (p *place) away() { p.missesNothing(func() {}) }
 
 // TestMovedAway: a topic that moves into the mesh takes along what waits for its
 // observers.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
@@ -161,6 +162,36 @@ func (p *place) lettersInOrder() {
 		if len(found) != most {
 			p.Errorf("%d letters, want %d", len(found), most)
 		}
+	}
+}
+
+// lettersOnPages: however much the dead letters say, and in whatever order they came to
+// be there, all are listed.
+func (p *place) lettersOnPages() {
+	const dead, n = "queue:pages:r.dlq", 150
+	text := strings.Repeat("it fails for many reasons; ", 8<<10/27)
+	deliveries := p.work("pages", "r")
+	p.publish("pages", "r", "x")
+	d := harness.Receive(p, "a delivery", deliveries)
+	d.End <- client.Reject(errFails)
+	p.awaitDepth(dead, 1)
+	now, ch := time.Now(), p.channel()
+	for i := range n {
+		headers := amqp.Table{
+			"Waybill-Published-At": now.UnixNano(), "Waybill-Last-Failure": now.Add(-time.Duration(i) * time.Second).UnixNano(),
+			"Waybill-Reason": "failed", "Waybill-Error": text,
+		}
+		if err := ch.PublishWithContext(p.Context(), "", dead, true, false, amqp.Publishing{MessageId: uuid.NewString(), Headers: headers}); err != nil {
+			p.Fatal(err)
+		}
+	}
+	p.awaitDepth(dead, n+1)
+	listed := make(map[string]bool)
+	for _, letter := range p.mesh.Dead("/queue/pages/r") {
+		listed[letter.MessageID] = true
+	}
+	if len(listed) != n+1 {
+		p.Errorf("%d dead letters are listed, want %d", len(listed), n+1)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestOnTheBroker(t *testing.T) {
 		"HoldingQueueOutlivesItsMessages": (*place).holdingQueue, "Names": (*place).names,
 		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
 		"HoldingQueueGone": (*place).holdingQueueGone, "HoldingQueueOfOthers": (*place).holdingQueueOfOthers, "Delays": (*place).delays, "DelaysOfPriorities": (*place).delaysOfPriorities, "LongestDelay": (*place).longestDelay,
-		"LettersWrittenTwice": (*place).lettersTwice, "LettersInOrder": (*place).lettersInOrder,
+		"LettersWrittenTwice": (*place).lettersTwice, "LettersInOrder": (*place).lettersInOrder, "LettersOnPages": (*place).lettersOnPages,
 		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books, "Windows": (*place).windows,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -102,7 +102,15 @@ func (w *worker) hello(specs ...protocol.SubscriptionSpec) {
 	w.revision++
 	hello := w.said()
 	w.mu.Unlock()
-	r := ask[protocol.Registered](w.s, protocol.SubjectHello, hello)
+	var r protocol.Registered
+	w.s.eventually("the registration", func() (done bool) {
+		var err error
+		r, err = mesh.Request[protocol.Registered](w.s.guarded(), w.s.nc, protocol.SubjectHello, hello)
+		if err != nil && protocol.CodeOf(err) != protocol.CodeUnavailable { // else it is to be tried again
+			w.s.Fatalf("registering: %v", err)
+		}
+		return err == nil
+	})
 	w.warnings = r.Warnings
 	for _, sub := range r.Subscriptions {
 		w.listen(sub)

@@ -44,6 +44,7 @@ type Broker struct {
 	sessions  sessions
 	waiting   waiting
 	making    remote.Turns // to make a topic and its subscription
+	made      sync.Map     // topics that were there
 	shelves   remote.Turns // to look at dead letters: what one has taken another would miss
 	receiving remote.Turns // to consume what a queue receives of a topic
 

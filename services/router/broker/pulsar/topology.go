@@ -4,6 +4,7 @@ package pulsar
 
 import (
 	"context"
+	"errors"
 
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
@@ -78,9 +79,18 @@ func (s *spot) EstablishDead(ctx context.Context) error {
 // sets it back to where it begins.
 func (b *Broker) establish(ctx context.Context, at source, from position) error {
 	defer b.making.Take(at.topic + " " + at.subscription)()
-	err := b.admin.makeTopic(ctx, at.topic)
-	if err == nil {
+	err := errNotThere
+	if _, known := b.made.Load(at.topic); known {
 		err = b.admin.subscribe(ctx, at.topic, at.subscription, from)
+	}
+	if errors.Is(err, errNotThere) {
+		err = b.admin.makeTopic(ctx, at.topic)
+		if err == nil {
+			err = b.admin.subscribe(ctx, at.topic, at.subscription, from)
+		}
+	}
+	if err == nil {
+		b.made.Store(at.topic, true)
 	}
 	return b.failed("the topic "+at.topic+" could not be made", err)
 }
@@ -109,6 +119,7 @@ func (s *spot) Remove(ctx context.Context) error {
 	for _, topic := range []string{s.topic, s.dead} {
 		s.b.writers.leave(topic) // it would make the topic again
 		s.b.waiting.forget(topic)
+		s.b.made.Delete(topic)
 		if err := s.b.admin.removeTopic(ctx, topic); err != nil {
 			return s.b.failed("the topic "+topic+" could not be removed", err)
 		}

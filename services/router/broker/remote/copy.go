@@ -191,6 +191,10 @@ func (s *Store) tidy(p *place) {
 	p.tidying = true
 	s.after(tidyAfter, func() {
 		p.tidying = false
+		if s.side.Away() != nil {
+			s.tidy(p)
+			return
+		}
 		s.host.Running.Go(func() {
 			if err := t.Tidy(s.ctx); err != nil {
 				s.host.Log.Warn("dead letters could not be looked through", "queue", p.queue, "error", err)
