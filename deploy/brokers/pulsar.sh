@@ -12,7 +12,7 @@ libraries=$cache/waybill-tests/pulsar-$version
 
 settings() {
 	echo "PULSAR_PORT, HTTP_PORT and BOOKIE_PORT are
-its ports ($binary $http $bookie); HEAP and DIRECT bound its memory (${HEAP:-384m}, ${DIRECT:-256m}),
+its ports ($binary $http $bookie); HEAP and DIRECT bound its memory (${HEAP:-512m}, ${DIRECT:-384m}),
 JAVA_OPTIONS are more of Java's; BROKER_CONFIG has lines to add to standalone.conf."
 }
 
@@ -46,7 +46,7 @@ configuration() {
 }
 
 java_arguments() {
-	echo "-Xms128m -Xmx${HEAP:-384m} -XX:MaxDirectMemorySize=${DIRECT:-256m} ${JAVA_OPTIONS:--XX:+UseSerialGC -XX:TieredStopAtLevel=1}"
+	echo "-Xms128m -Xmx${HEAP:-512m} -XX:MaxDirectMemorySize=${DIRECT:-384m} ${JAVA_OPTIONS:--XX:+UseSerialGC -XX:TieredStopAtLevel=1}"
 	echo "-XX:+ExitOnOutOfMemoryError -Dpulsar.allocator.exit_on_oom=true -Dlog4j2.configurationFile=$here/pulsar/log4j2.xml -Dlog4j2.disableJmx=true"
 	echo "-Dio.netty.leakDetectionLevel=disabled -Dio.netty.tryReflectionSetAccessible=true -Dio.netty.recycler.maxCapacityPerThread=4096"
 	local metadata=org.apache.pulsar.metadata.bookkeeper.PulsarMetadata

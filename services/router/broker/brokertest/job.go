@@ -25,7 +25,16 @@ func (s *suite) define(config string) protocol.DefineReply {
 	if s.oneDelay() {
 		whole = withoutDelay(whole)
 	}
-	return ask[protocol.DefineReply](s, protocol.SubjectDefine, protocol.DefineRequest{Queue: s.execution, Config: whole})
+	var r protocol.DefineReply
+	s.eventually("the definition", func() (done bool) {
+		var err error
+		r, err = mesh.Request[protocol.DefineReply](s.guarded(), s.nc, protocol.SubjectDefine, protocol.DefineRequest{Queue: s.execution, Config: whole})
+		if err != nil && protocol.CodeOf(err) != protocol.CodeUnavailable { // else it is to be tried again
+			s.Fatalf("defining a queue: %v", err)
+		}
+		return err == nil
+	})
+	return r
 }
 
 // tryDefine returns what a definition is refused with.

@@ -25,8 +25,9 @@ const (
 	dialTimeout = 5 * time.Second
 	// callTimeout is how long the broker may take for what is asked of it.
 	callTimeout = 10 * time.Second
-	// beatEvery is how often the broker shows that it is there.
-	beatEvery = 5 * time.Second
+	// beatEvery is how often the broker shows that it is there; one that is silent for
+	// twice that is gone.
+	beatEvery = 15 * time.Second
 )
 
 // Broker is one namespace of a Pulsar.
