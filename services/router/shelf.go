@@ -77,7 +77,7 @@ func waitsFar(l *broker.Letter) protocol.WaitingMessage {
 	w := protocol.WaitingMessage{
 		MessageID: m.ID.String(), Queue: meta.Queue, Attempt: meta.Attempt, Generation: meta.Generation,
 		Why: protocol.WaitsForRetry, Due: instant(meta.Due), Error: meta.Error, Source: meta.Source,
-		PublishedAt: instant(m.PublishedAt), LastFailure: instant(meta.LastFailure), SizeBytes: len(m.Body),
+		PublishedAt: instant(m.PublishedAt), LastFailure: instant(meta.LastFailure), SizeBytes: l.SizeBytes(),
 	}
 	w.Execution, w.Route, _ = scope.ParseScoped(meta.Queue)
 	w.Topic = scope.SubscribedTopic(meta.Queue)
@@ -186,7 +186,7 @@ func (o *openLane) lookFor(ctx context.Context, f *farQueue, id protocol.Message
 	add := func(state string, letters []broker.Letter, err error) error {
 		for i := range letters {
 			t := books.TrailOf(&ledger.Trail{Ledger: o.at.name, Message: letters[i].Message, Meta: letters[i].Meta})
-			t.State, t.Place = state, letters[i].Place+" on "+f.Name()
+			t.State, t.Place, t.SizeBytes = state, letters[i].Place+" on "+f.Name(), letters[i].SizeBytes()
 			reply.Trails = append(reply.Trails, t)
 		}
 		return err

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-stomp/stomp/v3"
@@ -20,6 +21,20 @@ import (
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }
+
+// running is a server that tests share. It ends with the program and is never cleared:
+// what each of them has there is its own.
+var running = sync.OnceValues(func() (*live.Artemis, error) { return live.RunArtemis("") })
+
+// shared is one that others use at the same time. Nobody may stop it.
+func shared(t *testing.T) *live.Artemis {
+	t.Helper()
+	server, err := running()
+	if err != nil {
+		t.Fatalf("this test needs Artemis: %v", err)
+	}
+	return server
+}
 
 // place is a mesh and the Artemis that has its queues.
 type place struct {

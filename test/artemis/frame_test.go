@@ -14,18 +14,19 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-// TestFrames looks at what is said between a mesh and its broker.
-func TestFrames(t *testing.T) {
-	server := live.SharedArtemis(t)
+// frames looks at what is said between a mesh and its broker.
+func frames(t *testing.T, server *live.Artemis) {
 	tap := newTap(t, server)
 	p := on(t, server, tap.url())
-	for name, test := range map[string]func(*place, *wiretap){"OfOutcomes": (*place).framesOfOutcomes, "CopyUnconfirmed": (*place).copyUnconfirmed} {
+	for name, test := range map[string]func(*place, *wiretap){
+		"OfOutcomes": (*place).framesOfOutcomes, "CopyUnconfirmed": (*place).copyUnconfirmed, "Reissued": (*place).reissued,
+	} {
 		t.Run(name, func(t *testing.T) {
 			test(&place{T: t, mesh: p.mesh.For(t), server: server, client: p.client}, tap)
 		})
 	}
 	if ids := tap.stale(); len(ids) > 0 {
-		t.Errorf("acknowledged on connections that did not hold them: %v", ids)
+		t.Errorf("the broker should not have been sent: %v", ids)
 	}
 	p.noErrors()
 }
@@ -127,12 +128,11 @@ func (p *place) copyUnconfirmed(tap *wiretap) {
 	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, "unconfirmed/tasks") == 0 })
 }
 
-// TestConnectionCut: what was delivered on a connection that is gone is not
+// connectionCut: what was delivered on a connection that is gone is not
 // settled any more, under load neither: nothing stale is acknowledged, so the
 // broker has nothing to complain of, and connections are made again once.
-func TestConnectionCut(t *testing.T) {
+func connectionCut(t *testing.T, server *live.Artemis) {
 	const inHand, cuts = 100, 3
-	server := live.SharedArtemis(t)
 	tap := newTap(t, server)
 	p := on(t, server, tap.url())
 	deliveries, _ := p.work("cut", "tasks", client.Concurrency(inHand))
@@ -169,7 +169,7 @@ func TestConnectionCut(t *testing.T) {
 		t.Errorf("%d are counted as lost", lost)
 	}
 	if ids := tap.stale(); len(ids) > 0 {
-		t.Errorf("acknowledged on connections that did not hold them: %v", ids)
+		t.Errorf("the broker should not have been sent: %v", ids)
 	}
 	p.noErrors()
 }

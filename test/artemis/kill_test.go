@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-stomp/stomp/v3/frame"
+
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
@@ -68,44 +70,69 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// TestKilledBroker: the broker is killed again and again while messages are
-// published, settled, fail and are given up. Each that was confirmed is handled in
-// the end, or dead, and after each start messages flow within seconds, over as many
-// connections as before.
+// moments are those at which a broker is killed: just after it was sent a frame that
+// a client wants to be sure of.
+var moments = []struct {
+	name string
+	is   func(*frame.Frame) bool
+}{
+	{"a publish", func(f *frame.Frame) bool { return attemptSent(f) == "1" }},
+	{"a settlement", func(f *frame.Frame) bool { return f.Command == frame.ACK }},
+	{"a retry", func(f *frame.Frame) bool { return attemptSent(f) == "2" }},
+}
+
+// attemptSent is the attempt of the message that is sent to the queue.
+func attemptSent(f *frame.Frame) string {
+	if f.Command != frame.SEND || f.Header.Get(frame.Destination) != "/queue/kill/tasks" {
+		return ""
+	}
+	return f.Header.Get(protocol.HeaderAttempt)
+}
+
+// TestKilledBroker: the broker is killed in the middle of publishes, settlements and
+// retries, three times of each, while others are under way. Each message that was
+// confirmed is handled in the end, or dead, and after each start messages flow within
+// seconds, over as many connections as before.
 func TestKilledBroker(t *testing.T) {
 	t.Parallel()
 	server := live.StartArtemis(t)
-	p := on(t, server, server.URL())
+	tap := newTap(t, server)
+	tap.forget()
+	p := on(t, server, tap.url())
 	l := p.load("kill")
 	harness.Await(t, "all kinds of messages", func() bool {
 		q := p.mesh.Queue("kill", "tasks")
 		return q.Dead > 0 && q.Counters[protocol.CountRetried] > 0 && q.Counters[protocol.CountAcknowledged] > 10
 	})
-	kills := 3
+	rounds := 3
 	soak, began := harness.Soak(t), time.Now()
 	if soak > 0 {
-		kills = 20
+		rounds = 20
 	}
 	now, _ := server.Connections(t)
-	for n := 0; n < kills || time.Since(began) < soak; n++ {
-		l.progress(100)
-		server.Kill(t)
-		server.Start(t)
-		began := time.Now()
-		l.progress(100)
-		t.Logf("messages flow %v after start %d", time.Since(began), n+1)
-		if again, ever := server.Connections(t); ever > 2*now {
-			t.Errorf("%d connections are there and %d were made after the start, %d before", again, ever, now)
+	for n := 0; n < rounds || time.Since(began) < soak; n++ {
+		for _, moment := range moments {
+			harness.Receive(t, moment.name, tap.seen(moment.is))
+			server.Kill(t)
+			server.Start(t)
+			began := time.Now()
+			l.progress(50)
+			t.Logf("messages flow %v after the start that followed %s", time.Since(began), moment.name)
+			if again, ever := server.Connections(t); ever > 2*now {
+				t.Errorf("%d connections are there and %d were made after the start, %d before", again, ever, now)
+			}
 		}
 	}
 	l.finish()
+	if ids := tap.stale(); len(ids) > 0 {
+		t.Errorf("the broker should not have been sent: %v", ids)
+	}
 	p.noErrors()
 }
 
-// TestFailingLink: the link to the broker is cut, falls silent and is slow. Nothing
+// failingLink: the link to the broker is cut, falls silent and is slow. Nothing
 // is lost, and there is no storm of connections and errors.
-func TestFailingLink(t *testing.T) {
-	server := live.SharedArtemis(t)
+func failingLink(t *testing.T, server *live.Artemis) {
 	link := harness.NewLink(t, server.Address())
 	p := on(t, server, strings.Replace(server.URL(), server.Address(), link.Address(), 1))
 	l := p.load("link")
@@ -231,15 +258,35 @@ func (l *load) finish() {
 	}
 }
 
-// TestBrokersOwnBound: a message is delivered again and again, since routers lose
+// A broker that cannot be reached fails the start, with its address and without its
+// password.
+func TestUnreachableBroker(t *testing.T) {
+	t.Parallel()
+	up := harness.Up(t, filepath.Join(t.TempDir(), "data"), harness.OnArtemis(t, "stomp://waybill:s3cret@127.0.0.1:1")...)
+	if code := up.Exit(harness.Guard); code == 0 {
+		t.Error("it exits with 0")
+	}
+	if out := up.Output(); !strings.Contains(out, "127.0.0.1:1") || strings.Contains(out, "s3cret") {
+		t.Errorf("it says %q", out)
+	}
+}
+
+// TestPolicy: what a broker does on its own does not count, or it is not used.
+func TestPolicy(t *testing.T) { //nolint:tparallel // the second spoils the broker for the first
+	t.Parallel()
+	server := live.StartArtemis(t)
+	t.Run("OwnBound", func(t *testing.T) { ownBound(t, server) })
+	t.Run("Settings", func(t *testing.T) { settings(t, server) })
+}
+
+// ownBound: a message is delivered again and again, since routers lose
 // their connection; it is neither given up nor at a later attempt. A soak does so
 // more often than a broker allows that was not told otherwise.
-func TestBrokersOwnBound(t *testing.T) {
+func ownBound(t *testing.T, server *live.Artemis) {
 	rounds := 3
 	if harness.Soak(t) > 0 {
 		rounds = 12
 	}
-	server := live.SharedArtemis(t)
 	p := on(t, server, server.URL())
 	deliveries, _ := p.work("bound", "tasks", client.Concurrency(2*rounds)) // each handler runs on
 	p.publish(client.Queue("bound", "tasks"), "x")
@@ -258,24 +305,8 @@ func TestBrokersOwnBound(t *testing.T) {
 	}
 }
 
-// A broker that cannot be reached fails the start, with its address and without its
-// password.
-func TestUnreachableBroker(t *testing.T) {
-	t.Parallel()
-	up := harness.Up(t, filepath.Join(t.TempDir(), "data"), harness.OnArtemis(t, "stomp://waybill:s3cret@127.0.0.1:1")...)
-	if code := up.Exit(harness.Guard); code == 0 {
-		t.Error("it exits with 0")
-	}
-	if out := up.Output(); !strings.Contains(out, "127.0.0.1:1") || strings.Contains(out, "s3cret") {
-		t.Errorf("it says %q", out)
-	}
-}
-
-// A broker whose settings would act instead of the mesh fails the start, and the
-// setting is named.
-func TestSettingsAgainstTheContract(t *testing.T) {
-	t.Parallel()
-	server := live.StartArtemis(t)
+// settings that would act instead of the mesh fail the start, and are named.
+func settings(t *testing.T, server *live.Artemis) {
 	for setting, json := range map[string]string{
 		"max-delivery-attempts": `{"maxDeliveryAttempts":1}`,
 		"address-full-policy":   `{"maxDeliveryAttempts":-1,"addressFullMessagePolicy":"DROP"}`,

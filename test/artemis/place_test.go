@@ -18,26 +18,39 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-// TestOnTheBroker shares one mesh between its parts.
-func TestOnTheBroker(t *testing.T) {
-	server := live.SharedArtemis(t)
-	shared := on(t, server, server.URL())
-	t.Run("Parts", func(t *testing.T) {
-		for name, test := range map[string]func(*place){
-			"Stages": (*place).stages, "PlainClient": (*place).plainClient, "Strangers": (*place).strangers, "Topic": (*place).topic,
-			"MissingDeadLetters": (*place).missingDeadLetters, "ManyDeadLetters": (*place).manyDeadLetters, "FreshFlow": (*place).freshFlow,
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				m := shared.mesh.For(t)
-				test(&place{T: t, mesh: m, server: server, client: m.Connect()})
-			})
-		}
-	})
-	if n := server.Depth(t, "DLQ"); n != 0 {
-		t.Errorf("the broker has given up %d messages of its own", n)
+// TestOnTheBroker has one server, on which its parts follow each other.
+func TestOnTheBroker(t *testing.T) { //nolint:tparallel // its parts count what happens to the broker
+	t.Parallel()
+	for _, part := range []struct {
+		name string
+		test func(t *testing.T, server *live.Artemis)
+	}{
+		{"Parts", parts}, {"Frames", frames}, {"ConnectionCut", connectionCut}, {"RouterReplaced", routerReplaced},
+		{"FailingLink", failingLink}, {"Moved", moved},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.test(t, shared(t)) })
 	}
-	shared.noErrors()
+}
+
+// parts share one mesh.
+func parts(t *testing.T, server *live.Artemis) {
+	all := on(t, server, server.URL())
+	t.Cleanup(func() { // once all have ended
+		if n := server.Depth(t, "DLQ"); n != 0 {
+			t.Errorf("the broker has given up %d messages of its own", n)
+		}
+		all.noErrors()
+	})
+	for name, test := range map[string]func(*place){
+		"Stages": (*place).stages, "PlainClient": (*place).plainClient, "Strangers": (*place).strangers, "Topic": (*place).topic,
+		"MissingDeadLetters": (*place).missingDeadLetters, "ManyDeadLetters": (*place).manyDeadLetters, "FreshFlow": (*place).freshFlow,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := all.mesh.For(t)
+			test(&place{T: t, mesh: m, server: server, client: m.Connect()})
+		})
+	}
 }
 
 // stages: at each a message is where it is said to be, the broker holds the copy
@@ -93,6 +106,9 @@ func (p *place) deadLetter(id string) {
 		}
 	}
 	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, "stages/tasks") == 0 })
+	if told := p.mesh.Run("why", id); !strings.Contains(told.Stdout, "in stages/tasks.dlq on artemis") {
+		p.Errorf("where it is: %+v", told)
+	}
 }
 
 // plainClient: whoever knows STOMP reads a queue by its scoped name, and finds

@@ -307,7 +307,12 @@ type Letter struct {
 	Message *Message
 	Meta    Meta
 	Place   string // the broker's name of where it is
+	// Size is that of the body, where Message does not have it.
+	Size int
 }
+
+// SizeBytes is how large the message's body is.
+func (l *Letter) SizeBytes() int { return max(l.Size, len(l.Message.Body)) }
 
 // Action is what is done with dead letters, or with what waits.
 type Action struct {

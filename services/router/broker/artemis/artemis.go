@@ -32,6 +32,8 @@ type Broker struct {
 	leaving  leaving
 	binding  remote.Turns // to bind to a topic
 	counting counting
+	sessions sessions
+	hurried  hurried
 	lost     atomic.Int64 // when a lost connection was told of, ns since the epoch
 
 	// What the acceptor takes off the beginning of a destination.

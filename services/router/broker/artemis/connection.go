@@ -52,6 +52,7 @@ type connection struct {
 
 	mu      sync.Mutex
 	err     error // why it has ended
+	left    bool  // DISCONNECT was sent, after which nothing may be
 	waiting []*outgoing
 	pending map[string]*outgoing // written, by receipt
 	taking  map[string]func(f *frame.Frame)
@@ -156,13 +157,14 @@ func (c *connection) number() string {
 // send has a frame written. done is as in outgoing; nil asks for no receipt.
 func (c *connection) send(f *frame.Frame, done func(err error)) {
 	c.mu.Lock()
-	if err := c.err; err != nil {
+	if err := c.endedLocked(); err != nil {
 		c.mu.Unlock()
 		if done != nil {
 			done(fmt.Errorf("%w (%w)", remote.ErrNotWritten, err))
 		}
 		return
 	}
+	c.left = f.Command == frame.DISCONNECT
 	c.waiting = append(c.waiting, &outgoing{frame: f, done: done})
 	c.mu.Unlock()
 	select {
@@ -340,10 +342,17 @@ func (c *connection) end(err error, refused string) {
 	}
 }
 
-// ended is why it has.
+// ended is why nothing can be sent any more.
 func (c *connection) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.endedLocked()
+}
+
+func (c *connection) endedLocked() error {
+	if c.err == nil && c.left {
+		return errClosed
+	}
 	return c.err
 }
 

@@ -138,9 +138,11 @@ func (c *consumption) waiting(ctx context.Context) int {
 // enter begins a session with what is wanted now.
 func (c *consumption) enter(x *session) {
 	c.mu.Lock()
+	before := c.now
 	c.now = x
 	window := c.demand.Window
 	c.mu.Unlock()
+	c.side.b.sessions.enter(c.spot.address, before, x)
 	if x != nil {
 		x.want(window)
 	}

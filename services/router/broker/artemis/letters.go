@@ -18,74 +18,6 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
-// Depth says how much the broker has of a queue. What is being looked at by
-// Browse or Act counts too.
-func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Depth, error) {
-	s, err := b.spotOf(queue)
-	if err != nil {
-		return broker.Depth{}, err
-	}
-	b.leaving.wait(ctx, s.address)
-	n, err := b.counts(ctx, s)
-	if err != nil {
-		return broker.Depth{}, err
-	}
-	var first []request
-	var counted []func()
-	for queue, there := range map[string]int64{s.address: n[0], s.deadletter: n[3]} {
-		if is, done := b.counting.of(queue); is && there < few {
-			first, counted = append(first, intake(queue)), append(counted, done)
-		}
-	}
-	if len(first) > 0 {
-		b.counting.handed(ctx)
-		if n, err = b.counts(ctx, s, first...); err == nil {
-			for _, done := range counted {
-				done()
-			}
-		}
-	}
-	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]), Waiting: n[1], Dead: n[3], Taken: n[2]}, b.failed("the queue "+s.address+" could not be looked at", err)
-}
-
-// settled has what was confirmed for a queue be in it, if that is being done: the
-// broker waits for it before it tells the age of the first. What is about to be done
-// it does not wait for.
-func settled(queue string) request {
-	return request{resource: onQueue(queue), attribute: "firstMessageTimestamp"}
-}
-
-// counts are of a queue the messages, those of them that are scheduled and that are
-// delivered, and the dead letters, after what is asked first.
-func (b *Broker) counts(ctx context.Context, s *spot, first ...request) (n [4]int64, err error) {
-	answers, err := b.ask(ctx, append(first,
-		settled(s.address), settled(s.deadletter),
-		request{resource: onQueue(s.address), attribute: messageCount},
-		request{resource: onQueue(s.address), attribute: "scheduledCount"},
-		request{resource: onQueue(s.address), attribute: "deliveringCount"},
-		request{resource: onQueue(s.deadletter), attribute: messageCount},
-	)...)
-	if err != nil {
-		return n, err
-	}
-	for i, a := range answers[len(first)+2:] {
-		var fault error
-		n[i], fault = a.number()
-		err = errors.Join(err, fault)
-	}
-	return n, err
-}
-
-// intake has a queue take in what was confirmed: it does so, before it looks, when
-// it is to remove messages, and of this kind there are none. It looks at all that
-// it has, which is not asked of a queue that has more than a few: there it matters
-// little, and settled has nearly all.
-func intake(queue string) request {
-	return request{resource: onQueue(queue), operation: "removeMessages", arguments: []any{"AMQDurable='NEITHER'"}}
-}
-
-const few = 1000
-
 // withID selects the message of an id. The names of our headers have hyphens.
 func withID(id protocol.MessageID) string {
 	return "hyphenated_props:" + protocol.HeaderMessageID + "='" + id.String() + "'"
@@ -106,7 +38,7 @@ func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol
 			if id != noID && d.Message.ID != id {
 				continue
 			}
-			letters = append(letters, letterOf(d, queue))
+			letters = append(letters, r.letter(d, queue))
 			if id != noID {
 				return nil
 			}
@@ -116,10 +48,10 @@ func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol
 	return letters, err
 }
 
-func letterOf(d *letter, queue string) broker.Letter {
+func (r *reading) letter(d *letter, queue string) broker.Letter {
 	meta := d.Meta
 	meta.Queue = queue
-	return broker.Letter{Message: d.Message, Meta: meta}
+	return broker.Letter{Message: d.Message, Meta: meta, Place: r.s.deadletter}
 }
 
 // Act redrives or discards dead letters. Each is sent to its queue again,

@@ -28,8 +28,10 @@ const (
 type link struct {
 	b    *Broker
 	role string
-	// prepare makes a new connection ready to be used.
+	// prepare makes a new connection ready to be used, finish returns when those who
+	// use one have nothing more to say, since all ends. Either may be nil.
 	prepare func(ctx context.Context, conn *connection) error
+	finish  func()
 	begin   sync.Once
 
 	mu      sync.Mutex
@@ -98,6 +100,9 @@ func (l *link) watch(ctx context.Context, conn *connection) error {
 	case <-conn.done:
 		conn.running.Wait()
 	case <-ctx.Done():
+		if l.finish != nil {
+			l.finish()
+		}
 		conn.close()
 	}
 	return conn.ended()

@@ -26,8 +26,9 @@ const onBroker = "broker"
 
 // What is asked about a queue.
 const (
-	messageCount = "messageCount"
-	itsAddress   = "address"
+	messageCount   = "messageCount"
+	scheduledCount = "scheduledCount"
+	itsAddress     = "address"
 )
 
 func onQueue(name string) string  { return "queue." + name }

@@ -257,8 +257,10 @@ func decode(f *frame.Frame) remote.Delivery {
 
 // placeOf is the broker's own number of a message, behind that of the
 // subscription.
-func placeOf(f *frame.Frame) string {
-	id := f.Header.Get(frame.MessageId)
+func placeOf(f *frame.Frame) string { return numberOf(f.Header.Get(frame.MessageId)) }
+
+// numberOf is that of the id of a message, or of the one that acknowledges it.
+func numberOf(id string) string {
 	if _, own, found := strings.Cut(id, ","); found {
 		return own
 	}

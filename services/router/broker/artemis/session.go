@@ -41,11 +41,12 @@ type session struct {
 	gone   bool
 	subs   []string
 	window int
-	credit int64 // bytes that all subscriptions ask for
-	size   int64 // of what is unsettled
-	here   map[string]*held
-	shelf  []string // of these, those that nobody wants now
-	first  int      // how many are given together at the beginning
+	credit int64            // bytes that all subscriptions ask for
+	size   int64            // of what is unsettled
+	here   map[string]*held // by the broker's number
+	shelf  []string         // of these, those that nobody wants now
+	giving int              // of these, those that are being given to the lane
+	first  int              // how many are given together at the beginning
 	batch  []remote.Delivery
 	nudge  chan struct{}
 }
@@ -69,9 +70,8 @@ func (x *session) run(ctx context.Context) error {
 	for {
 		select {
 		case <-together.C:
-			if all := x.together(true); len(all) > 0 {
-				x.c.sink.Arrived(x, all)
-			}
+			x.mu.Lock()
+			x.give(x.together(true))
 		case <-x.conn.done:
 			return x.conn.ended()
 		case <-x.idle:
@@ -93,10 +93,9 @@ const shelved = 20 * time.Millisecond
 // other, so that the lane sees them in order.
 const firstWait = 500 * time.Millisecond
 
-// together are the first messages, once all are here or nobody waits any more.
+// together are the first messages, once all are here or nobody waits any more. mu
+// is held.
 func (x *session) together(over bool) []remote.Delivery {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if len(x.batch) < x.first && !over {
 		return nil
 	}
@@ -112,15 +111,37 @@ func (x *session) want(window int) {
 	var again []remote.Delivery
 	if window > 0 && !x.gone {
 		for _, tag := range x.shelf {
-			again = append(again, x.here[tag].delivery)
+			again = append(again, x.here[numberOf(tag)].delivery)
 		}
 		x.shelf = nil
 	}
 	x.adjust()
+	x.give(again)
+}
+
+// give gives deliveries to the lane. mu is held, and is not in the end.
+func (x *session) give(all []remote.Delivery) {
+	x.giving += len(all)
 	x.mu.Unlock()
-	if len(again) > 0 {
-		x.c.sink.Arrived(x, again)
+	if len(all) == 0 {
+		return
 	}
+	x.c.sink.Arrived(x, all)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.giving -= len(all)
+}
+
+// hand says how many of the queue's messages the lane has, or had, and how many
+// are kept here.
+func (x *session) hand() (given, kept int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone {
+		return 0, 0
+	}
+	kept = int64(len(x.shelf) + len(x.batch))
+	return int64(len(x.here)-x.giving) - kept, kept
 }
 
 // adjust has the broker deliver more, or ends the session. mu is held.
@@ -176,29 +197,45 @@ func (x *session) leave() {
 // deliver takes what a subscription delivers.
 func (x *session) deliver(f *frame.Frame) {
 	d := decode(f)
-	h := &held{delivery: d, size: sizeOf(f)}
+	if d.Meta.Due > 0 {
+		x.c.side.b.released(x.c.spot, &d.Meta, d.Place)
+	}
 	x.mu.Lock()
 	if x.gone {
 		x.mu.Unlock()
 		return
 	}
-	x.here[d.Tag] = h
-	x.size += h.size
+	x.hold(&held{delivery: d, size: sizeOf(f)})
 	now := []remote.Delivery{d}
 	switch {
 	case x.window == 0:
 		x.shelf, now = append(x.shelf, d.Tag), nil
 	case x.first > 0:
-		x.batch, now = append(x.batch, d), nil
-	}
-	x.adjust()
-	x.mu.Unlock()
-	if now == nil {
+		x.batch = append(x.batch, d)
 		now = x.together(false)
 	}
-	if len(now) > 0 {
-		x.c.sink.Arrived(x, now)
+	x.adjust()
+	x.give(now)
+}
+
+// hold keeps a delivery until it is settled. One of a message that is here already
+// stands instead of the earlier, which the broker has back. mu is held.
+func (x *session) hold(h *held) {
+	number := numberOf(h.delivery.Tag)
+	if before := x.here[number]; before != nil {
+		x.size -= before.size
+		x.shelf = slices.DeleteFunc(x.shelf, func(tag string) bool { return tag == before.delivery.Tag })
 	}
+	x.here[number] = h
+	x.size += h.size
+}
+
+// holds is the delivery of a tag that is here; nil: it is not. mu is held.
+func (x *session) holds(tag string) *held {
+	if h := x.here[numberOf(tag)]; h != nil && h.delivery.Tag == tag {
+		return h
+	}
+	return nil
 }
 
 // sizeOf is about what the broker counts for a message.
@@ -221,10 +258,10 @@ func (x *session) Gone() bool {
 // Settle implements remote.Session.
 func (x *session) Settle(tag string, done func(taken bool)) {
 	x.mu.Lock()
-	h := x.here[tag]
+	h := x.holds(tag)
 	taken := h != nil && !x.gone && x.conn.ended() == nil
 	if taken {
-		delete(x.here, tag)
+		delete(x.here, numberOf(tag))
 		x.size -= h.size
 		x.conn.send(frame.New(frame.ACK, frame.Id, tag), nil)
 		x.adjust()
@@ -240,7 +277,7 @@ func (x *session) Settle(tag string, done func(taken bool)) {
 func (x *session) GiveBack(tag string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.here[tag] == nil {
+	if x.holds(tag) == nil {
 		return
 	}
 	x.shelf = append(x.shelf, tag)

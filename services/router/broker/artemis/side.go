@@ -4,7 +4,9 @@ package artemis
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-stomp/stomp/v3/frame"
 
@@ -19,12 +21,29 @@ type side struct {
 	ctx     context.Context //nolint:containedctx // the lane's life
 	out, in *link
 	size    atomic.Int64
+	taking  sync.WaitGroup // consumptions
 }
 
 var _ remote.Side = (*side)(nil)
 
 func newSide(b *Broker, ctx context.Context) *side { //nolint:revive // it keeps the context
-	return &side{b: b, ctx: ctx, out: newLink(b, "publish"), in: newLink(b, "consume")}
+	s := &side{b: b, ctx: ctx, out: newLink(b, "publish"), in: newLink(b, "consume")}
+	s.in.finish = s.finish
+	return s
+}
+
+// finish has all consumptions take leave: the broker finds fault with who does so
+// after the connection has.
+func (s *side) finish() {
+	done := make(chan struct{})
+	s.b.running.Go(func() {
+		s.taking.Wait()
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-time.After(dialTimeout):
+	}
 }
 
 // Away implements remote.Side.
@@ -76,6 +95,10 @@ func (s *side) Take(ctx context.Context, at remote.Spot, sink remote.Sink) remot
 	c.spot, _ = at.(*spot)
 	ctx, c.cancel = context.WithCancel(ctx)
 	s.in.start(s.ctx)
-	s.b.running.Go(func() { c.run(ctx) })
+	s.taking.Add(1)
+	s.b.running.Go(func() {
+		defer s.taking.Done()
+		c.run(ctx)
+	})
 	return c
 }

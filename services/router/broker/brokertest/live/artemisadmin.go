@@ -34,7 +34,7 @@ type StoredQueue struct {
 type StoredMessage struct {
 	ID         string
 	Properties map[string]any // headers; numbers are float64
-	Body       string         // at most its first 256 bytes
+	Body       string         // at most its first 64 KiB
 	Durable    bool
 	Priority   int
 }

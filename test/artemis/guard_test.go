@@ -1,0 +1,144 @@
+package artemis_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
+	"github.com/waybill-mq/waybill/test/harness"
+)
+
+// reissued: what the broker has handed out again, on a connection that lives, is not
+// settled for who had it first; a copy of our own is not taken for that.
+func (p *place) reissued(tap *wiretap) {
+	deliveries, _ := p.work("reissued", "tasks", client.Concurrency(2), client.Backoff(50*time.Millisecond))
+	p.publish(client.Queue("reissued", "tasks"), "x")
+	first := harness.Receive(p, "the message", deliveries)
+	before := p.counted(protocol.CountSuperseded)
+	tap.reissue(p.T, "/queue/reissued/tasks")
+	second := harness.Receive(p, "the message again", deliveries)
+	if second.ID != first.ID || second.Attempt != 1 {
+		p.Errorf("handed out again it is %s at attempt %d, was %s", second.ID, second.Attempt, first.ID)
+	}
+	first.End <- nil
+	harness.Await(p, "the delivery and its answer to be superseded", func() bool { return p.counted(protocol.CountSuperseded) == before+2 })
+	if q := p.server.Queues(p)["reissued/tasks"]; q.Delivering != 1 {
+		p.Errorf("it was settled for who had it first: %+v", q)
+	}
+	second.End <- errFails
+	third := harness.Receive(p, "the copy", deliveries)
+	if third.Attempt != 2 {
+		p.Errorf("the copy is at attempt %d", third.Attempt)
+	}
+	third.End <- nil
+	p.awaitRest("reissued", "tasks", 0)
+	q := p.mesh.Queue("reissued", "tasks")
+	if q.Counters[protocol.CountSuperseded] != 1 || q.Counters[protocol.CountAcknowledged] != 1 || q.Counters[protocol.CountRetried] != 1 {
+		p.Errorf("counted are %v", q.Counters)
+	}
+	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, "reissued/tasks") == 0 })
+}
+
+// routerReplaced: a route that goes to another router while its handler runs is
+// consumed there, over a connection of its own. The first router, which goes on with
+// other routes, settles nothing of it, and the message is handled again at no cost.
+// No connection is lost over it.
+func routerReplaced(t *testing.T, server *live.Artemis) {
+	const routes = 32
+	tap := newTap(t, server)
+	p := on(t, server, tap.url())
+	deliveries := make(chan harness.Taken, 4*routes)
+	for n := range routes {
+		route := strconv.Itoa(n)
+		p.handle("replaced", route, func(_ context.Context, d *client.Delivery) error {
+			end := make(chan error, 1)
+			deliveries <- harness.Taken{Delivery: d, End: end}
+			return <-end
+		})
+		p.publish(client.Queue("replaced", route), route)
+	}
+	running := p.take(deliveries, routes)
+	both := p.mesh.JoinRouter("router-2")
+	again := map[string]bool{}
+	first := p.take(deliveries, 1)[0]
+	again[string(first.Data)] = true
+	for _, d := range append(running, first) {
+		d.End <- nil
+	}
+	harness.Await(t, "all to be handled", func() bool {
+		for len(deliveries) > 0 {
+			d := <-deliveries
+			if d.Attempt != 1 || again[string(d.Data)] {
+				t.Errorf("%s is at attempt %d, or a third time", d.Data, d.Attempt)
+			}
+			again[string(d.Data)] = true
+			d.End <- nil
+		}
+		return both.Counted(protocol.CountAcknowledged) == routes
+	})
+	harness.Await(t, "the first answers to be superseded", func() bool { return both.Counted(protocol.CountSuperseded) == uint64(len(again)) })
+	if ids := tap.stale(); len(ids) > 0 {
+		t.Errorf("the broker should not have been sent: %v", ids)
+	}
+	if n := tap.torn(); n > 0 {
+		t.Errorf("%d connections were lost", n)
+	}
+	p.noErrors()
+}
+
+// TestVanishing: a message whose workers vanish again and again is dead in the end,
+// at its first attempt and with that reason; others in its queue are handled.
+func TestVanishing(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	p := on(t, server, server.URL())
+	poison := p.publish(client.Queue("vanishing", "tasks"), harness.Hold)
+	for n := range protocol.MaxVanished {
+		w := harness.StartWorker(p, harness.WorkerSpec{URL: p.mesh.URL, Execution: "vanishing", Route: "tasks", Concurrency: 2})
+		if d := w.Delivery(); d.Data != harness.Hold || d.Attempt != 1 {
+			p.Errorf("worker %d has %+v", n, d)
+		}
+		p.publish(client.Queue("vanishing", "tasks"), "neighbour") // now that the mesh misses the worker before
+		harness.Await(p, "the neighbour to be handled", func() bool {
+			return p.mesh.Queue("vanishing", "tasks").Counters[protocol.CountAcknowledged] == uint64(n+1)
+		})
+		w.Kill()
+	}
+	p.awaitRest("vanishing", "tasks", 1)
+	dead := p.mesh.Dead("/queue/vanishing/tasks")
+	if len(dead) != 1 || dead[0].MessageID != poison.MessageID || dead[0].Reason != protocol.ReasonVanished || dead[0].Attempts != 1 {
+		p.Errorf("dead are %+v", dead)
+	}
+	if q := p.mesh.Queue("vanishing", "tasks"); q.Counters[protocol.CountVanished] != protocol.MaxVanished || q.Counters[protocol.CountFailed] != 0 {
+		p.Errorf("counted are %v", q.Counters)
+	}
+}
+
+// moved: messages move to the broker and away from it while they are published and
+// handled, and nothing is lost, handled twice or out of order. A broker that cannot be
+// used changes nothing.
+func moved(t *testing.T, server *live.Artemis) {
+	m := harness.Start(t)
+	f := harness.Begin(t, m)
+	f.More(20)
+	refused := m.Run("config", "apply", harness.OnArtemis(t, "stomp://waybill:s3cret@127.0.0.1:1")[1])
+	if refused.Code == 0 || !strings.Contains(refused.Stderr, "127.0.0.1:1") || strings.Contains(refused.Stderr, "s3cret") {
+		t.Errorf("a broker that is not there: %+v", refused)
+	}
+	for _, adapter := range []string{fmt.Sprintf("{name: artemis, config: {url: %q}}", server.URL()), "{name: builtin}"} {
+		m.Apply("adapter: " + adapter)
+		f.More(40)
+	}
+	f.End(false)
+	for _, name := range []string{"builtin", "artemis"} {
+		if !f.Took[name] {
+			t.Errorf("nothing was published to %s", name)
+		}
+	}
+}
