@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	adapter "github.com/waybill-mq/waybill/services/router/broker/pulsar"
@@ -20,18 +21,28 @@ import (
 // TestPulsar: the registry refuses what the configured broker cannot do, so the mesh is
 // told of it by its configuration.
 func TestPulsar(t *testing.T) {
+	brokertest.Run(t, targetOnPulsar(t, config.DelayNative, adapter.Capabilities))
+}
+
+// TestPulsarDelayMesh: what failed waits in the mesh, each for its own delay.
+func TestPulsarDelayMesh(t *testing.T) {
+	brokertest.RunWaiting(t, targetOnPulsar(t, config.DelayMesh, adapter.Capabilities.WithMeshDelay()))
+}
+
+func targetOnPulsar(t *testing.T, delay string, can broker.Capabilities) brokertest.Target {
+	t.Helper()
 	p := live.SharedPulsar(t)
 	space := p.Namespace(t)
 	m := startMeshWith(t, config.Document{"adapter": map[string]any{"name": adapter.Name, "config": map[string]any{
-		"url": p.URL(), "admin_url": p.AdminURL(), "tenant": live.Tenant, "namespace": space, "negative_ack_redelivery_delay_ms": int64(1),
+		"url": p.URL(), "admin_url": p.AdminURL(), "tenant": live.Tenant, "namespace": space, "negative_ack_redelivery_delay_ms": int64(1), "delay": delay,
 	}}})
-	brokertest.Run(t, brokertest.Target{
-		URL: m.server.URL(), Broker: adapter.Name, Capabilities: adapter.Capabilities, Restart: m.restart,
+	return brokertest.Target{
+		URL: m.server.URL(), Broker: adapter.Name, Capabilities: can, Restart: m.restart,
 		Sever: func(t *testing.T) { p.Unload(t, space) },
 		Put: func(t *testing.T, queue string, headers map[string]any, body []byte) {
 			putPulsar(t, p.URL(), space, queue, headers, body)
 		},
-	})
+	}
 }
 
 // putPulsar publishes as a program does that knows Pulsar alone.
