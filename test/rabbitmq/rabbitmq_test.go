@@ -167,8 +167,12 @@ func TestStrangersMessages(t *testing.T) {
 		protocol.HeaderAttempt: int32(99), "x-death": []any{amqp.Table{"count": int64(50), "queue": "queue:e1:tasks", "reason": "expired"}},
 		"Waybill-Generation": "7", "Waybill-Source": "me", "x-delivery-count": int64(40), "two\nlines": "x",
 	}
+	many := amqp.Table{}
+	for i := range 12 {
+		many[fmt.Sprint("h", i)] = strings.Repeat("x", 10_000) // nearly a whole frame
+	}
 	for name, message := range map[string]amqp.Publishing{
-		"plain   ": {}, "fail-bad": {Headers: forged}, "fail-not": {Headers: amqp.Table{protocol.HeaderAttempt: "soon"}},
+		"plain   ": {}, "fail-bad": {Headers: forged}, "fail-big": {Headers: many}, "fail-not": {Headers: amqp.Table{protocol.HeaderAttempt: "soon"}},
 		"\xff\xfe not ": {ContentType: "application/octet-stream"}, big: {Headers: amqp.Table{"n": int8(3)}},
 	} {
 		message.Body = []byte(name)
@@ -178,11 +182,11 @@ func TestStrangersMessages(t *testing.T) {
 	}
 	harness.Await(t, "all to come to rest", func() bool {
 		q := m.Queue("e1", "tasks")
-		return q.Dead == 2 && q.Ready+q.InFlight+q.Waiting == 0 && q.Counters[protocol.CountAcknowledged] == 4
+		return q.Dead == 3 && q.Ready+q.InFlight+q.Waiting == 0 && q.Counters[protocol.CountAcknowledged] == 4
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	for _, name := range []string{"fail-bad", "fail-not"} {
+	for _, name := range []string{"fail-bad", "fail-not", "fail-big"} {
 		if fmt.Sprint(runs[name]) != "[1 2 3]" {
 			t.Errorf("%s ran as attempts %v", name, runs[name])
 		}

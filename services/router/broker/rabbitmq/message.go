@@ -22,9 +22,14 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
-// maxHeaders bounds the bytes of the headers, which the broker takes in one
-// frame of 128 KiB with all else that describes a message.
-const maxHeaders = 96 << 10
+// The broker takes the headers in one frame of 128 KiB with all else that describes a
+// message. A publish may use maxHeaders of them, so that there is room for what becomes
+// of it; what others have put there may have used more.
+const (
+	maxHeaders = 96 << 10
+	maxCopied  = 125 << 10
+	perHeader  = 6 // bytes, beside its name and value
+)
 
 // appID is what the mesh calls itself in its messages.
 const appID = "waybill"
@@ -32,16 +37,14 @@ const appID = "waybill"
 // outward is a message as the broker keeps it.
 func outward(m *broker.Message, meta *broker.Meta) (amqp.Publishing, error) {
 	h := make(amqp.Table, len(m.Headers)+4)
-	size := len(meta.Error) + len(meta.Source) + len(meta.Spans) + len(m.Story) + len(meta.Story) + len(m.Group)
 	for name, values := range m.Headers {
 		if len(name) > 255 {
 			return amqp.Publishing{}, protocol.Errorf(protocol.CodeLimitExceeded, "a header's name has %d bytes: RabbitMQ takes 255", len(name))
 		}
 		h[name] = values[0]
-		size += len(name) + len(values[0])
 	}
-	if size > maxHeaders {
-		return amqp.Publishing{}, protocol.Errorf(protocol.CodeLimitExceeded, "headers of %d bytes are more than RabbitMQ takes", size)
+	if size := headersOf(m, meta); size > maxCopied {
+		return amqp.Publishing{}, headersTooLong(size)
 	}
 	h[protocol.HeaderAttempt], h[remote.HeaderPublished] = int64(meta.Attempt), m.PublishedAt
 	for name, n := range map[string]int64{
@@ -65,6 +68,19 @@ func outward(m *broker.Message, meta *broker.Meta) (amqp.Publishing, error) {
 		DeliveryMode: amqp.Persistent, Priority: m.Priority, Timestamp: time.Unix(0, m.PublishedAt),
 		ContentType: contentType(m.Headers), CorrelationId: brief(first(m.Headers, protocol.HeaderCorrelation)),
 	}, nil
+}
+
+// headersOf are the bytes of a message's headers, and of what the mesh adds.
+func headersOf(m *broker.Message, meta *broker.Meta) int {
+	size := len(meta.Error) + len(meta.Source) + len(meta.Spans) + len(m.Story) + len(meta.Story) + len(m.Group)
+	for name, values := range m.Headers {
+		size += len(name) + len(values[0]) + perHeader
+	}
+	return size
+}
+
+func headersTooLong(size int) error {
+	return protocol.Errorf(protocol.CodeLimitExceeded, "headers of %d bytes are more than RabbitMQ takes", size)
 }
 
 // contentType is the publisher's, for programs that read the queue themselves.

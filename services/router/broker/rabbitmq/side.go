@@ -41,6 +41,9 @@ func (s *side) Spot(queue string) (remote.Spot, error) {
 
 // Encode implements remote.Side.
 func (s *side) Encode(w *remote.Writing) error {
+	if size := headersOf(w.Message, w.Meta); w.Kind == remote.Fresh && size > maxHeaders {
+		return headersTooLong(size)
+	}
 	message, err := outward(w.Message, w.Meta)
 	if err != nil {
 		return err

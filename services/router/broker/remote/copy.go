@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/waybill-mq/waybill/services/router/broker"
@@ -44,16 +45,46 @@ func (s *Store) copy(e *broker.Entry, meta broker.Meta, kind Kind) bool {
 	if h, holds := v.place.spot.(Holding); holds && kind == Waiting {
 		c.out.Delay = h.Delay(&meta, time.Now())
 	}
-	if err := s.side.Encode(&c.out); err != nil { // what the mesh added is too much: the message itself was taken once
-		c.meta.Error, c.meta.Story, c.meta.Spans = "", nil, ""
-		if err = s.side.Encode(&c.out); err != nil {
-			s.host.Log.Error("a message cannot be copied", "queue", v.place.queue, "message_id", e.ID, "error", err)
-			return false
-		}
+	if err := s.encode(c); err != nil {
+		s.host.Log.Error("a message cannot be copied", "queue", v.place.queue, "message_id", e.ID, "error", err)
+		return false
 	}
 	v.leaving = true
 	s.begin(c)
 	return true
+}
+
+// encode makes the copy ready. What the mesh adds may be too much beside what the broker
+// took once from a stranger: then that is left out first, and of the headers as many,
+// beginning with the largest, as have to be.
+func (s *Store) encode(c *copying) error {
+	err := s.side.Encode(&c.out)
+	if err == nil {
+		return nil
+	}
+	c.meta.Error, c.meta.Story, c.meta.Spans = "", nil, ""
+	var out []string
+	for err = s.side.Encode(&c.out); err != nil && len(c.out.Message.Headers) > 0; err = s.side.Encode(&c.out) {
+		name := largestHeader(c.out.Message)
+		less := *c.out.Message
+		less.Headers = maps.Clone(less.Headers)
+		delete(less.Headers, name)
+		c.out.Message, out = &less, append(out, name)
+	}
+	if len(out) > 0 && err == nil {
+		s.host.Log.Warn("headers are left out of a message's copy: the broker takes no more", "queue", c.out.Queue, "message_id", c.v.entry.ID, "headers", out)
+	}
+	return err
+}
+
+func largestHeader(m *broker.Message) (largest string) {
+	most := -1
+	for name, values := range m.Headers {
+		if n := len(name) + len(values[0]); n > most {
+			largest, most = name, n
+		}
+	}
+	return largest
 }
 
 // Leave implements broker.RemoteStore.
