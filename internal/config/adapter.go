@@ -61,5 +61,6 @@ func rabbitPlace(config json.RawMessage) (string, error) {
 		return "", protocol.Errorf(protocol.CodeInvalidArgs, "amqp_url is no address")
 	}
 	port := cmp.Or(at.Port(), map[bool]string{true: "5671", false: "5672"}[at.Scheme == "amqps"])
-	return fmt.Sprintf("%s://%s/%s (%s)", at.Scheme, net.JoinHostPort(at.Hostname(), port), strings.TrimPrefix(at.Path, "/"), cmp.Or(c.Prefix, scope.DefaultAMQPPrefix)), nil
+	host := strings.TrimPrefix(strings.TrimPrefix(at.Path, "/"), "/") // the default one is called /, which is the same as none
+	return fmt.Sprintf("%s://%s/%s (%s)", at.Scheme, net.JoinHostPort(at.Hostname(), port), host, cmp.Or(c.Prefix, scope.DefaultAMQPPrefix)), nil
 }

@@ -29,6 +29,7 @@ func TestMistakesAboutBrokers(t *testing.T) {
 		"brokers: {one: {name: rabbitmq, config: {url: x}}}":                                                  "key brokers.one.config.url",
 		"brokers: {one: {name: rabbitmq, url: x}}":                                                            "known are config, name, state",
 		one + "adapter: {name: rabbitmq, config: {amqp_url: 'amqp://u:p@h:5672'}}":                            "key brokers.one.config: its messages are where those of adapter are",
+		one + "adapter: {name: rabbitmq, config: {amqp_url: 'amqp://h/%2F'}}":                                 "key brokers.one.config: its messages are where those of adapter are",
 		one + "routes: [{pattern: /topic/a, broker: one}, {pattern: /x/a, broker: one}]":                      "line 2, key routes.1.pattern: it begins with",
 		one + "routes: [{pattern: '/topic/a b', broker: one}]":                                                "key routes.0.pattern",
 		one + "routes: [{broker: one}]":                                                                       "key routes.0.pattern: it is missing",

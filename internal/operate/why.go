@@ -138,6 +138,7 @@ func (s *Story) lookOnBrokers(ctx context.Context, nc *nats.Conn, best map[strin
 		}
 	}
 	slices.Sort(s.UnseenQueues)
+	s.UnseenQueues = slices.Compact(s.UnseenQueues) // each owner of a lane names a broker that is away
 	return err
 }
 
@@ -157,7 +158,7 @@ func unknownMessage(id uuid.UUID, since time.Time) error {
 		return protocol.Errorf(protocol.CodeNotFound, "no log has %s: it was published at %s, has ended since, and the logs go back to %s only (or it was never here)",
 			id, published.UTC().Format(time.RFC3339), since.Format(time.RFC3339))
 	}
-	return protocol.Errorf(protocol.CodeNotFound, "no log has %s: nobody published it here, or of those who subscribe to its topic nobody wanted it", id)
+	return protocol.Errorf(protocol.CodeNotFound, "no log has %s: nobody published it here, of those who subscribe to its topic nobody wanted it, or it has ended on a broker, which keeps no trace", id)
 }
 
 func trails(ctx context.Context, nc *nats.Conn, id string, unseen *[]string) ([]protocol.TrailReply, error) {

@@ -106,6 +106,9 @@ func (p *place) deadLetter(id string) {
 		}
 	}
 	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, "stages/tasks") == 0 })
+	if told := p.mesh.Run("why", id); !strings.Contains(told.Stdout, "in stages/tasks.dlq on artemis") {
+		p.Errorf("where it is: %+v", told)
+	}
 }
 
 // plainClient: whoever knows STOMP reads a queue by its scoped name, and finds

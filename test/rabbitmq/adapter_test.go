@@ -185,7 +185,9 @@ func TestKilledWhileItMoves(t *testing.T) {
 // An active broker has to be there when a mesh starts; one that is drained has not.
 func TestBrokersThatAreNotThere(t *testing.T) {
 	t.Parallel()
-	m := harness.Start(t, "--config", harness.Configuration(t, "brokers: {gone: {name: rabbitmq, state: draining, config: {amqp_url: 'amqp://127.0.0.1:1/'}}}"))
+	m := harness.Start(t, "--config", harness.Configuration(t, `brokers:
+  gone: {name: rabbitmq, state: draining, config: {amqp_url: 'amqp://127.0.0.1:1/'}}
+  out: {name: rabbitmq, state: draining, config: {amqp_url: 'amqp://127.0.0.1:2/'}}`))
 	away := m.Brokers()["gone"]
 	if away.Away == "" || !strings.Contains(away.Place, "127.0.0.1:1") {
 		t.Errorf("it is listed as %+v", away)
@@ -196,8 +198,14 @@ func TestBrokersThatAreNotThere(t *testing.T) {
 	if r := m.Run("broker", "retire", "gone", "--force"); r.Code != 0 {
 		t.Errorf("by force: %+v", r)
 	}
-	if _, there := m.Brokers()["gone"]; there {
-		t.Error("it is still there")
+	if r := m.Run("config", "apply", "--replace", harness.Configuration(t, "adapter: {name: builtin}")); r.Code != 0 || !m.Brokers()["out"].Replaced {
+		t.Errorf("one whose entry is taken out: %+v, of %v", r, m.Brokers())
+	}
+	if r := m.Run("broker", "retire", "out", "--force"); r.Code != 0 {
+		t.Errorf("by force, without an entry: %+v", r)
+	}
+	if b := m.Brokers(); len(b) != 1 {
+		t.Errorf("in the end there are %v", slices.Sorted(maps.Keys(b)))
 	}
 }
 

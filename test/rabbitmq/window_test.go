@@ -9,17 +9,15 @@ import (
 )
 
 // unsettled is how many messages the broker has delivered of a queue that nobody has
-// settled yet.
+// settled yet, by the queue itself: what is listed of it is some seconds old.
 func (p *place) unsettled(queue string) int {
 	p.Helper()
-	for line := range strings.Lines(p.server.Control(p, "list_queues", "--vhost", p.vhost(), "--no-table-headers", "name", "messages_unacknowledged")) {
-		name, count, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if n, err := strconv.Atoi(count); err == nil && name == queue {
-			return n
-		}
+	said := p.server.Control(p, "eval", "{ok, {_, Of}, _} = ra:local_query({'"+p.vhost()+"_"+queue+"', node()}, fun rabbit_fifo:overview/1), maps:get(num_checked_out, Of).")
+	n, err := strconv.Atoi(strings.TrimSpace(said))
+	if err != nil {
+		p.Fatalf("the queue %s says %q", queue, said)
 	}
-	p.Fatalf("the broker has no queue %s", queue)
-	return 0
+	return n
 }
 
 // windows: as workers come and go, what is unsettled at the broker is never more than
@@ -48,7 +46,6 @@ func (p *place) windows() {
 	atMost(8, "with both")
 	stopped := make(chan error, 1)
 	go func() { stopped <- first.Stop(p.Context()) }()
-	p.awaitPrefetch(queue, 0) // what there is in hand is as much as there was
 	last[0].End <- nil
 	last[0] = harness.Receive(p, "a delivery in the place of one that has ended", two)
 	atMost(8, "while the first worker ends")
@@ -58,9 +55,11 @@ func (p *place) windows() {
 	if err := harness.Receive(p, "the first worker's end", stopped); err != nil {
 		p.Error(err)
 	}
+	for i := range last { // what was delivered before does not count any more when it has ended
+		last[i].End <- nil
+		last[i] = harness.Receive(p, "another", two)
+	}
 	p.awaitPrefetch(queue, 2)
-	last[1].End <- nil // the last that was delivered before
-	last[1] = harness.Receive(p, "another", two)
 	harness.Await(p, "the smaller window to hold", func() bool { return p.unsettled(queue) == 2 })
 	for _, d := range last {
 		d.End <- nil

@@ -45,7 +45,7 @@ func TestRedis(t *testing.T) {
 		name string
 		test func(*place)
 	}{
-		{"Envelope", (*place).envelope}, {"Stranger", (*place).stranger}, {"Refused", (*place).refused}, {"Dropped", (*place).dropped}, {"Killed", (*place).killed},
+		{"Envelope", (*place).envelope}, {"Stranger", (*place).stranger}, {"CommandLine", (*place).commandLine}, {"Refused", (*place).refused}, {"Dropped", (*place).dropped}, {"Killed", (*place).killed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			of := *p
@@ -115,6 +115,15 @@ func (p *place) stranger() {
 		if d := harness.Receive(p, "what a stranger published", got); string(d.Data) != payload || d.Attempt != 1 {
 			p.Errorf("it came as %q, attempt %d", d.Data, d.Attempt)
 		}
+	}
+}
+
+// commandLine: who observes with the command and asks for nothing is taken.
+func (p *place) commandLine() {
+	observer := p.mesh.Spawn("observe", "shell", "--id", "a", "--count", "1")
+	harness.Await(p, "the command to have a message", func() bool { return p.publish("shell", "hello").Listeners == 1 })
+	if code := observer.Exit(harness.Guard); code != 0 || !strings.Contains(observer.Output(), "hello") {
+		p.Errorf("it ends with %d and says\n%s", code, observer.Output())
 	}
 }
 

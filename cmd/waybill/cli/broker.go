@@ -114,7 +114,7 @@ func changeBroker(a *app, name string, state protocol.BrokerState, abandon []str
 		return err
 	}
 	i := slices.IndexFunc(all, func(b protocol.BrokerInfo) bool { return b.Name == name })
-	edit := protocol.ConfigEdit{Abandon: abandon, By: whoAmI()}
+	edit := protocol.ConfigEdit{Change: json.RawMessage("{}"), Abandon: abandon, By: whoAmI()}
 	switch {
 	case i < 0:
 		return protocol.Errorf(protocol.CodeNotFound, "no broker is called %.64q\n  next: %s lists those there are", name, command(a.flags.NATS, "broker ls"))

@@ -91,17 +91,22 @@ func (c *handling) handler(a *app) client.Handler {
 	}
 }
 
-// retrying is what becomes of failed deliveries.
+// retrying is what becomes of failed deliveries: what is not given, brokers may have
+// defaults of their own for.
 type retrying struct {
-	MaxRetries int   `default:"3" help:"Failed deliveries before a message is dead-lettered."`
-	BackoffMs  int64 `default:"1000" aliases:"backoff" help:"Delay before the second attempt in milliseconds; it doubles each time."`
+	MaxRetries *int   `help:"Failed deliveries before a message is dead-lettered. Default 3, or what the broker says." placeholder:"N"`
+	BackoffMs  *int64 `aliases:"backoff" help:"Delay before the second attempt in milliseconds; it doubles each time. Default 1000." placeholder:"MS"`
 }
 
 func (c *retrying) options() []client.WorkOption {
-	return []client.WorkOption{
-		client.MaxRetries(c.MaxRetries),
-		client.Backoff(span(c.BackoffMs)),
+	var opts []client.WorkOption
+	if c.MaxRetries != nil {
+		opts = append(opts, client.MaxRetries(*c.MaxRetries))
 	}
+	if c.BackoffMs != nil {
+		opts = append(opts, client.Backoff(span(*c.BackoffMs)))
+	}
+	return opts
 }
 
 // ordering is in what order messages are handled.

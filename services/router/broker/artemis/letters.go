@@ -38,7 +38,7 @@ func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol
 			if id != noID && d.Message.ID != id {
 				continue
 			}
-			letters = append(letters, letterOf(d, queue))
+			letters = append(letters, r.letter(d, queue))
 			if id != noID {
 				return nil
 			}
@@ -48,10 +48,10 @@ func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol
 	return letters, err
 }
 
-func letterOf(d *letter, queue string) broker.Letter {
+func (r *reading) letter(d *letter, queue string) broker.Letter {
 	meta := d.Meta
 	meta.Queue = queue
-	return broker.Letter{Message: d.Message, Meta: meta}
+	return broker.Letter{Message: d.Message, Meta: meta, Place: r.s.deadletter}
 }
 
 // Act redrives or discards dead letters. Each is sent to its queue again,
