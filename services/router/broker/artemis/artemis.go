@@ -132,7 +132,10 @@ func (b *Broker) Close(ctx context.Context) error {
 }
 
 // Away says why the broker cannot be used now.
-func (b *Broker) Away() error { return b.desk.link.away() }
+func (b *Broker) Away() error {
+	_, err := b.desk.link.live()
+	return err
+}
 
 // Attach makes the store of a lane.
 func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {

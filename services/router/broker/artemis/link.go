@@ -142,14 +142,17 @@ func (l *link) change() {
 	l.changed = make(chan struct{})
 }
 
-// away says why nothing can be sent.
-func (l *link) away() error {
+// live is the connection, or why nothing can be sent.
+func (l *link) live() (*connection, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	err := l.err
 	if l.conn != nil {
-		return nil
+		if err = l.conn.ended(); err == nil {
+			return l.conn, nil
+		}
 	}
-	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): publish again when it is back", l.b.o.Name, l.b.shown, l.err)
+	return nil, protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): publish again when it is back", l.b.o.Name, l.b.shown, err)
 }
 
 // send sends a frame that is confirmed, or waits for the connection to be made.

@@ -167,10 +167,7 @@ func notThere(err error) bool {
 
 // ask asks all at once and waits for all answers.
 func (b *Broker) ask(ctx context.Context, all ...request) ([]answer, error) {
-	if err := b.desk.link.away(); err != nil {
-		return nil, err
-	}
-	conn, err := b.desk.link.connection(ctx)
+	conn, err := b.desk.link.live()
 	if err != nil {
 		return nil, err
 	}

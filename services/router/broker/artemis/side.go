@@ -21,7 +21,10 @@ type side struct {
 	ctx     context.Context //nolint:containedctx // the lane's life
 	out, in *link
 	size    atomic.Int64
-	taking  sync.WaitGroup // consumptions
+
+	mu     sync.Mutex
+	taking int           // consumptions
+	left   chan struct{} // closed when there are none any more
 }
 
 var _ remote.Side = (*side)(nil)
@@ -35,14 +38,33 @@ func newSide(b *Broker, ctx context.Context) *side { //nolint:revive // it keeps
 // finish has all consumptions take leave: the broker finds fault with who does so
 // after the connection has.
 func (s *side) finish() {
-	done := make(chan struct{})
-	s.b.running.Go(func() {
-		s.taking.Wait()
-		close(done)
-	})
+	s.mu.Lock()
+	if s.taking == 0 {
+		s.mu.Unlock()
+		return
+	}
+	left := make(chan struct{})
+	s.left = left
+	s.mu.Unlock()
 	select {
-	case <-done:
+	case <-left:
 	case <-time.After(dialTimeout):
+	}
+}
+
+func (s *side) begins() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taking++
+}
+
+func (s *side) ends() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taking--
+	if s.taking == 0 && s.left != nil {
+		close(s.left)
+		s.left = nil
 	}
 }
 
@@ -95,9 +117,9 @@ func (s *side) Take(ctx context.Context, at remote.Spot, sink remote.Sink) remot
 	c.spot, _ = at.(*spot)
 	ctx, c.cancel = context.WithCancel(ctx)
 	s.in.start(s.ctx)
-	s.taking.Add(1)
+	s.begins()
 	s.b.running.Go(func() {
-		defer s.taking.Done()
+		defer s.ends()
 		c.run(ctx)
 	})
 	return c

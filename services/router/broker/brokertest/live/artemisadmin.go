@@ -253,9 +253,9 @@ func (a *Artemis) ask(into any, bean, operation string, arguments ...any) error 
 	return json.Unmarshal(answer.Value, into)
 }
 
-// answerGuard bounds one question: the broker has been seen not to answer one to
-// remove a queue that went with its connection at that moment.
-const answerGuard = 10 * time.Second
+// answerGuard bounds one question. The broker waits ten seconds for a connection that it
+// closes while that is being written to, and may have several of them.
+const answerGuard = time.Minute
 
 func (a *Artemis) post(body, into any) error {
 	text, err := json.Marshal(body)
