@@ -48,12 +48,6 @@ func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol
 	return letters, err
 }
 
-func (r *reading) letter(d *letter, queue string) broker.Letter {
-	meta := d.Meta
-	meta.Queue = queue
-	return broker.Letter{Message: d.Message, Meta: meta, Place: r.s.deadletter}
-}
-
 // Act redrives or discards dead letters. Each is sent to its queue again,
 // confirmed, and only then settled here.
 func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64, error) {
@@ -186,6 +180,12 @@ func (r *reading) subscribe(bytes int64) {
 		f.Header.Add("selector", r.selector)
 	}
 	r.conn.send(f, nil)
+}
+
+func (r *reading) letter(d *letter, queue string) broker.Letter {
+	meta := d.Meta
+	meta.Queue = queue
+	return broker.Letter{Message: d.Message, Meta: meta, Place: r.s.deadletter}
 }
 
 // nextWait is longer than a letter takes that is there.
