@@ -164,7 +164,7 @@ func TestEditsThatCannotBeChangeNothing(t *testing.T) {
 		says string
 	}{
 		`{"frob":1}`:                                                            {protocol.CodeInvalidArgs, "key frob"},
-		`{"adapter":{"name":"memory"}}`:                                         {protocol.CodeInvalidArgs, "builtin, rabbitmq, redis, file_based or in_memory"},
+		`{"adapter":{"name":"memory"}}`:                                         {protocol.CodeInvalidArgs, "artemis, builtin, pulsar, rabbitmq, redis, file_based or in_memory"},
 		`{"adapter":{"config":{"amqp_url":"x"}}}`:                               {protocol.CodeInvalidArgs, "key adapter.config.amqp_url"},
 		`{"adapter":{"config":{"store_method":"in_memory"}}}`:                   {protocol.CodeConflict, "on disk"},
 		`{"run_jobs_in":"worker"}`:                                              {protocol.CodeInvalidArgs, "rabbitmq"},
