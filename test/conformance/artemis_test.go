@@ -111,7 +111,8 @@ func TestArtemisPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if q := a.Queues(t)["/queue/plain/large"]; q.Messages != large || q.RoutingType != "ANYCAST" {
+	harness.Await(t, "the queue to have what was confirmed", func() bool { return a.Depth(t, "/queue/plain/large") == large })
+	if q := a.Queues(t)["/queue/plain/large"]; q.RoutingType != "ANYCAST" {
 		t.Errorf("the queue is %+v", q)
 	}
 	running, done := make(chan int, large), make(chan struct{})
