@@ -287,12 +287,13 @@ func ownBound(t *testing.T, server *live.Artemis) {
 	if harness.Soak(t) > 0 {
 		rounds = 12
 	}
-	p := on(t, server, server.URL())
+	link := harness.NewProxy(t, server.Address())
+	p := on(t, server, strings.Replace(server.URL(), server.Address(), link.Address(), 1))
 	deliveries, _ := p.work("bound", "tasks", client.Concurrency(2*rounds)) // each handler runs on
 	p.publish(client.Queue("bound", "tasks"), "x")
 	for range rounds {
 		harness.Receive(t, "the message", deliveries)
-		server.CloseConnections(t)
+		link.Cut()
 	}
 	d := harness.Receive(t, "the message", deliveries)
 	if d.Attempt != 1 {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Proxy is a network between a client and a mesh that can fail.
+// Proxy is a network between a client and a mesh, or a mesh and a broker, that can
+// fail.
 type Proxy struct {
 	target   string
 	listener net.Listener
@@ -39,7 +40,7 @@ func (l *link) close() {
 	l.mesh.Close()
 }
 
-// NewProxy stands in front of the NATS at address until the test ends.
+// NewProxy stands in front of the NATS, or broker, at address until the test ends.
 func NewProxy(t testing.TB, address string) *Proxy {
 	t.Helper()
 	var listening net.ListenConfig
@@ -55,7 +56,10 @@ func NewProxy(t testing.TB, address string) *Proxy {
 }
 
 // URL is where to connect to get to the mesh through the proxy.
-func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
+func (p *Proxy) URL() string { return "nats://" + p.Address() }
+
+// Address is HOST:PORT of the way through the proxy.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
 // Cut closes every connection. What was on its way is lost; a new connection
 // is let through.

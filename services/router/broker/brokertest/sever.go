@@ -41,6 +41,8 @@ func (s *suite) severed() {
 	})
 	q := s.awaitEmpty("r", 0)
 	equal(s, "failed", q.Counters[protocol.CountFailed], 0)
+	mu.Lock()
+	defer mu.Unlock()
 	for id, attempt := range handled {
 		equal(s, "attempt of "+id, attempt, 1)
 	}
