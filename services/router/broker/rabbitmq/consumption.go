@@ -136,6 +136,7 @@ func (c *consumption) tell(err error) {
 func (c *consumption) once(ctx context.Context) error {
 	c.mu.Lock()
 	made, topic := c.made, c.topic
+	fifo := made.FIFO || c.demand.FIFO // it may have been made before it was known to be in order
 	c.mu.Unlock()
 	if err := c.spot.Establish(ctx, made, topic); err != nil {
 		return err
@@ -144,7 +145,7 @@ func (c *consumption) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x := newSession(c, ch, made.FIFO)
+	x := newSession(c, ch, fifo)
 	err = x.run(ctx)
 	x.leave()
 	c.doubt = c.doubt || x.unsettled() > 0 || x.rejected
