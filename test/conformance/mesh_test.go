@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+	"go.uber.org/goleak"
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/mesh"
@@ -23,7 +24,11 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+// The client of Pulsar leaves a goroutine for a consumer that is closed just as it has
+// its connection again.
+func TestMain(m *testing.M) {
+	harness.Main(m, goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionConsumer).grabConn.func1"))
+}
 
 const guard = 60 * time.Second // against hanging
 
