@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
 	"go.uber.org/goleak"
 
 	"github.com/waybill-mq/waybill/internal/config"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	harness.Main(m, goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionConsumer).grabConn.func1"))
 }
 
-const guard = 60 * time.Second // against hanging
+const guard = 3 * time.Minute // against hanging
 
 // service is what all services are.
 type service interface {
