@@ -3,7 +3,6 @@
 package artemis
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -240,7 +239,7 @@ func decode(f *frame.Frame) remote.Delivery {
 	m := &broker.Message{Body: f.Body}
 	d.Message, d.Meta.Attempt = m, 1
 	id, err := uuid.Parse(all[protocol.HeaderMessageID])
-	published := when(all[headerPublished])
+	published := remote.When(all[headerPublished])
 	if d.Own = err == nil && published != 0; !d.Own {
 		stranger(f, all, m)
 		return d
@@ -248,9 +247,9 @@ func decode(f *frame.Frame) remote.Delivery {
 	own := ownHeaders(all)
 	m.ID, m.PublishedAt = id, published
 	m.Group, m.Story = own[protocol.HeaderGroup], []byte(own[headerStory])
-	m.Priority = uint8(min(number(own[protocol.HeaderPriority]), 255))
+	m.Priority = uint8(min(remote.Number(own[protocol.HeaderPriority]), 255))
 	m.Headers = userHeaders(own, true)
-	d.Copy = number(own[headerCopy])
+	d.Copy = remote.Number(own[headerCopy])
 	readMeta(own, &d.Meta)
 	return d
 }
@@ -298,10 +297,10 @@ func ownHeaders(all map[string]string) map[string]string {
 }
 
 func readMeta(all map[string]string, meta *broker.Meta) {
-	meta.Attempt = max(1, number(all[protocol.HeaderAttempt]))
-	meta.Generation = number(all[protocol.HeaderGeneration])
-	meta.Vanished, meta.Incomplete = number(all[headerVanished]), number(all[headerIncomplete])
-	meta.Due, meta.FirstFailure, meta.LastFailure = when(all[headerDue]), when(all[headerFirst]), when(all[headerLast])
+	meta.Attempt = max(1, remote.Number(all[protocol.HeaderAttempt]))
+	meta.Generation = remote.Number(all[protocol.HeaderGeneration])
+	meta.Vanished, meta.Incomplete = remote.Number(all[headerVanished]), remote.Number(all[headerIncomplete])
+	meta.Due, meta.FirstFailure, meta.LastFailure = remote.When(all[headerDue]), remote.When(all[headerFirst]), remote.When(all[headerLast])
 	meta.Reason = protocol.Reason(all[headerReason])
 	meta.Error, meta.Source, meta.Spans = all[headerError], all[headerSource], all[headerSpans]
 }
@@ -313,12 +312,12 @@ func stranger(f *frame.Frame, all map[string]string, m *broker.Message) {
 	if ms, err := strconv.ParseInt(all["timestamp"], 10, 64); err == nil && ms > 0 {
 		m.PublishedAt = ms * int64(time.Millisecond)
 	}
-	if n := number(all[headerPriority]); n != ordinaryPriority && n <= highestPriority {
+	if n := remote.Number(all[headerPriority]); n != ordinaryPriority && n <= highestPriority {
 		m.Priority = uint8(n)
 	}
 	m.Headers = userHeaders(all, false)
 	for from, to := range map[string]string{frame.ContentType: "Content-Type", "correlation-id": protocol.HeaderCorrelation} {
-		if value := all[from]; value != "" && m.Headers[to] == nil && carried(to, value) {
+		if value := all[from]; value != "" && m.Headers[to] == nil && remote.IsCarried(to, value) {
 			if m.Headers == nil {
 				m.Headers = make(map[string][]string)
 			}
@@ -332,20 +331,14 @@ func stranger(f *frame.Frame, all map[string]string, m *broker.Message) {
 // which it has given no other message of this queue, and by when it came.
 func strangersID(f *frame.Frame, all map[string]string) protocol.MessageID {
 	text := fmt.Appendf(nil, "%s\x00%s\x00%s\x00", placeOf(f), all["timestamp"], f.Header.Get(frame.Destination))
-	sum := sha256.Sum256(append(text, f.Body...))
-	id := uuid.UUID(sum[:16])
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: made of what it names
-	return id
+	return remote.StrangersID(append(text, f.Body...))
 }
-
-// ofJobs are the mesh's own headers that a job has from its enqueuer.
-var ofJobs = map[string]bool{protocol.HeaderFunction: true, protocol.HeaderNamespace: true, protocol.HeaderReceipt: true}
 
 // userHeaders are those of a message that are its publisher's.
 func userHeaders(all map[string]string, trusted bool) map[string][]string {
 	var own map[string][]string
 	for name, value := range all {
-		if mine := trusted && ofJobs[name]; !mine && !publishers(name, value) || !trusted && ofFrame[strings.ToLower(name)] {
+		if !remote.IsPublishers(name, value, trusted) || !trusted && ofFrame[strings.ToLower(name)] {
 			continue
 		}
 		if own == nil {
@@ -354,33 +347,4 @@ func userHeaders(all map[string]string, trusted bool) map[string][]string {
 		own[name] = []string{value}
 	}
 	return own
-}
-
-// publishers says whether a publisher may have set a header.
-func publishers(name, value string) bool {
-	lower := strings.ToLower(name)
-	return !strings.HasPrefix(lower, "waybill-") && lower != "nats-msg-id" && carried(name, value)
-}
-
-// carried says whether NATS carries such a header.
-func carried(name, value string) bool {
-	return protocol.CheckHeaders(map[string][]string{name: {value}}) == nil
-}
-
-// when is a time in ns since the epoch, 0 for what is none.
-func when(text string) int64 {
-	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return 0
-	}
-	return at.UnixNano()
-}
-
-// number is a count, 0 for what is none.
-func number(text string) uint32 {
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		return 0
-	}
-	return uint32(n)
 }

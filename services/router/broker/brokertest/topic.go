@@ -185,13 +185,15 @@ func (s *suite) observerReturns() {
 		s.Errorf("while nobody observes: %+v", q)
 	}
 	second := s.worker(observe(topic, "a"))
-	found := make([]string, 0, 5) // in any order: it is no fifo queue
+	found := make([]string, 0, 5)
 	for range 5 {
 		d := second.next()
 		found = append(found, string(d.Data))
 		d.end(protocol.Acknowledged)
 	}
-	slices.Sort(found)
+	if s.Capabilities.Open { // what a broker has back as the first leaves it may deliver later
+		slices.Sort(found)
+	}
 	equal(s, "payloads", strings.Join(found, " "), "1 2 3 4 5")
 	q := s.settled(observerQueue(topic, "a"), 0)
 	equal(s, "delivered", q.Counters[protocol.CountDelivered], 6)

@@ -3,11 +3,9 @@
 package pulsar
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -153,7 +151,7 @@ func decode(from pulsar.Message) remote.Delivery {
 	m := &broker.Message{Body: from.Payload()}
 	d.Message, d.Meta.Attempt = m, 1
 	id, err := uuid.Parse(all[protocol.HeaderMessageID])
-	published := when(all[propertyPublished])
+	published := remote.When(all[propertyPublished])
 	if d.Own = err == nil && published != 0; !d.Own {
 		stranger(from, all, m)
 		return d
@@ -161,9 +159,9 @@ func decode(from pulsar.Message) remote.Delivery {
 	own := whole(all)
 	m.ID, m.PublishedAt = id, published
 	m.Group, m.Story = own[protocol.HeaderGroup], []byte(own[propertyStory])
-	m.Priority = uint8(min(number(own[protocol.HeaderPriority]), 255))
+	m.Priority = uint8(min(remote.Number(own[protocol.HeaderPriority]), 255))
 	m.Headers = userHeaders(own, true)
-	d.Copy = number(own[propertyCopy])
+	d.Copy = remote.Number(own[propertyCopy])
 	readMeta(own, &d.Meta)
 	return d
 }
@@ -194,10 +192,10 @@ func whole(all map[string]string) map[string]string {
 }
 
 func readMeta(all map[string]string, meta *broker.Meta) {
-	meta.Attempt = max(1, number(all[protocol.HeaderAttempt]))
-	meta.Generation = number(all[protocol.HeaderGeneration])
-	meta.Vanished, meta.Incomplete = number(all[propertyVanished]), number(all[propertyIncomplete])
-	meta.Due, meta.FirstFailure, meta.LastFailure = when(all[propertyDue]), when(all[propertyFirst]), when(all[propertyLast])
+	meta.Attempt = max(1, remote.Number(all[protocol.HeaderAttempt]))
+	meta.Generation = remote.Number(all[protocol.HeaderGeneration])
+	meta.Vanished, meta.Incomplete = remote.Number(all[propertyVanished]), remote.Number(all[propertyIncomplete])
+	meta.Due, meta.FirstFailure, meta.LastFailure = remote.When(all[propertyDue]), remote.When(all[propertyFirst]), remote.When(all[propertyLast])
 	meta.Reason = protocol.Reason(all[propertyReason])
 	meta.Error, meta.Source, meta.Spans = all[protocol.HeaderError], all[propertySource], all[propertySpans]
 }
@@ -209,9 +207,9 @@ func stranger(from pulsar.Message, all map[string]string, m *broker.Message) {
 	m.Headers = userHeaders(all, false)
 	key, order := from.Key(), from.OrderingKey()
 	switch {
-	case order == "" && carried(protocol.HeaderGroup, key):
+	case order == "" && remote.IsCarried(protocol.HeaderGroup, key):
 		m.Group = key
-	case order != "" && carried(protocol.HeaderGroup, order) && carried(HeaderKey, key):
+	case order != "" && remote.IsCarried(protocol.HeaderGroup, order) && remote.IsCarried(HeaderKey, key):
 		m.Group = order
 		if m.Headers == nil {
 			m.Headers = make(map[string][]string)
@@ -225,20 +223,14 @@ func stranger(from pulsar.Message, all map[string]string, m *broker.Message) {
 // which it has given no other message, and by when it came.
 func strangersID(from pulsar.Message) protocol.MessageID {
 	text := fmt.Appendf(nil, "%s\x00%d\x00%s\x00", placeOf(from.ID()), from.PublishTime().UnixNano(), from.ProducerName())
-	sum := sha256.Sum256(append(text, from.Payload()...))
-	id := uuid.UUID(sum[:16])
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: made of what it names
-	return id
+	return remote.StrangersID(append(text, from.Payload()...))
 }
-
-// ofJobs are the mesh's own headers that a job has from its enqueuer.
-var ofJobs = map[string]bool{protocol.HeaderFunction: true, protocol.HeaderNamespace: true, protocol.HeaderReceipt: true}
 
 // userHeaders are those of a message that are its publisher's.
 func userHeaders(all map[string]string, trusted bool) map[string][]string {
 	var own map[string][]string
 	for name, value := range all {
-		if mine := trusted && ofJobs[name]; !mine && !publishers(name, value) {
+		if !remote.IsPublishers(name, value, trusted) {
 			continue
 		}
 		if own == nil {
@@ -247,33 +239,4 @@ func userHeaders(all map[string]string, trusted bool) map[string][]string {
 		own[name] = []string{value}
 	}
 	return own
-}
-
-// publishers says whether a publisher may have set a header.
-func publishers(name, value string) bool {
-	lower := strings.ToLower(name)
-	return !strings.HasPrefix(lower, "waybill-") && lower != "nats-msg-id" && carried(name, value)
-}
-
-// carried says whether NATS carries such a header.
-func carried(name, value string) bool {
-	return protocol.CheckHeaders(map[string][]string{name: {value}}) == nil
-}
-
-// when is a time in ns since the epoch, 0 for what is none.
-func when(text string) int64 {
-	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return 0
-	}
-	return at.UnixNano()
-}
-
-// number is a count, 0 for what is none.
-func number(text string) uint32 {
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		return 0
-	}
-	return uint32(n)
 }

@@ -2,7 +2,9 @@ package remote
 
 import (
 	"crypto/sha256"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -53,4 +55,22 @@ func StrangersID(alike []byte) protocol.MessageID {
 	id := uuid.UUID(sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: made of what it names
 	return id
+}
+
+// When is a time in ns since the epoch, 0 for what is none.
+func When(text string) int64 {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return 0
+	}
+	return at.UnixNano()
+}
+
+// Number is a count, 0 for what is none.
+func Number(text string) uint32 {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
 }
