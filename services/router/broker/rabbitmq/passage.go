@@ -78,10 +78,17 @@ func (p *passage) run(ctx context.Context) error {
 	}
 }
 
-// write writes what waits, as far as there is room.
+// write writes what waits, until nothing does or there is no room: only what is
+// full says when there is room again, and confirms come while it writes.
 func (p *passage) write() {
-	for _, o := range p.w.take(mostPending - p.unconfirmed()) {
-		p.send(o)
+	for {
+		some := p.w.take(mostPending - p.unconfirmed())
+		if len(some) == 0 {
+			return
+		}
+		for _, o := range some {
+			p.send(o)
+		}
 	}
 }
 
