@@ -1,6 +1,7 @@
 package rabbitmq_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/pkg/client"
@@ -178,6 +180,24 @@ func (p *place) jobsOfStrangers() {
 	p.awaitDepth("iii.__fn_queue::open::dlq.queue", 1)
 	if letter := p.mesh.Dead("/jobs/open"); len(letter) != 1 || !strings.Contains(letter[0].Error, protocol.HeaderFunction) {
 		p.Errorf("the dead letter is %+v", letter)
+	}
+}
+
+// largeLetter: what is larger than an answer of NATS is a dead letter that is shown with
+// its size, its headers and the beginning of its payload.
+func (p *place) largeLetter() {
+	const size = 9 << 20
+	p.work("large", "r")
+	id := uuid.NewString()
+	p.put("queue:large:r", amqp.Publishing{MessageId: id, Headers: amqp.Table{"x-tenant": "acme"}, Body: bytes.Repeat([]byte("0123456789abcdef"), size/16)})
+	p.awaitDepth("queue:large:r.dlq", 1)
+	var letter protocol.DeadLetter
+	r := p.mesh.Run("dlq", "show", id, "--json")
+	if err := json.Unmarshal([]byte(r.Stdout), &letter); err != nil || r.Code != 0 {
+		p.Fatalf("dlq show: %v: %+v", err, r.Stderr)
+	}
+	if letter.SizeBytes != size || !letter.Truncated || len(letter.Payload) < size/2 || letter.Headers["x-tenant"][0] != "acme" {
+		p.Errorf("%d bytes of %d are shown, truncated %v, with the headers %v", len(letter.Payload), letter.SizeBytes, letter.Truncated, letter.Headers)
 	}
 }
 
