@@ -202,7 +202,7 @@ func (p *place) largeLetter() {
 }
 
 // books: what is counted and what the broker holds is compared, and what a
-// stranger put there shows.
+// stranger put there shows; what is scheduled waits in the mesh.
 func (p *place) books() {
 	deliveries := p.work("books", "r", client.MaxRetries(1))
 	for range 3 {
@@ -212,12 +212,17 @@ func (p *place) books() {
 	harness.Receive(p, "a delivery", deliveries).End <- errFails
 	p.awaitDepth("queue:books:r.dlq", 1)
 	p.put("queue:books:r", amqp.Publishing{})
+	p.work("books", "later")
+	p.publish("books", "later", "x", client.Delay(time.Hour))
 	harness.Await(p, "the queue's numbers", func() bool {
 		r, code := p.mesh.Reconcile()
 		if code != 0 {
 			p.Fatalf("the books do not balance: %+v", r.Gaps)
 		}
 		for _, b := range r.Brokers {
+			if b.Queue == "/queue/books/later" {
+				p.Errorf("what waits in the mesh is on the broker: %+v", b)
+			}
 			if b.Queue == "/queue/books/r" {
 				return b.Broker == "rabbitmq" && fmt.Sprint(b.In, b.Out, b.Held, b.Difference) == "3 1 3 -1"
 			}
