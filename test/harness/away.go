@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ func (m *Mesh) Leave(broker, execution string, waits bool) *Left {
 	m.t.Helper()
 	l := &Left{mesh: m, broker: broker, execution: execution}
 	c := m.Connect()
+	Work(m.t, c, execution, "worked", func(context.Context, *client.Delivery) error { return nil })
 	l.ready = l.put(c, "ready")
 	l.dead = l.put(c, "dead")
 	w := Work(m.t, c, execution, "dead", func(context.Context, *client.Delivery) error { return client.Reject(errors.New("no luck")) })
@@ -67,6 +69,14 @@ func (l *Left) CheckUnknown() {
 		if r := m.Run(args...); r.Code != 0 || !strings.Contains(r.Stdout, l.broker) || !strings.Contains(r.Stdout, "unknown") && !strings.Contains(r.Stdout, "not looked at") {
 			t.Errorf("%v ends with %d: %s%s", args, r.Code, r.Stdout, r.Stderr)
 		}
+	}
+	if r := m.Run("reconcile"); r.Code != 4 || !strings.Contains(r.Stdout, "away: "+l.broker) {
+		t.Errorf("reconcile ends with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if out := m.Run("diagnose").Stdout; !slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "FAILED  worked ") && strings.Contains(line, "the broker "+l.broker+" at ")
+	}) {
+		t.Errorf("diagnose says %s", out)
 	}
 	if body := m.page("/api/v1/queues?queue=" + l.execution + "/ready"); !strings.Contains(body, `"unknown":"the broker `+l.broker) {
 		t.Errorf("HTTP says %s", body)
