@@ -16,7 +16,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
@@ -25,7 +24,7 @@ import (
 	"github.com/waybill-mq/waybill/services/registry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { meshtest.Main(m) }
 
 // silence is short, so that the tests of it are, and long enough for who is not to be
 // taken for silent on a machine that is slow.
