@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -87,7 +86,7 @@ func build(programs ...string) (dir string, err error) {
 		return "", fmt.Errorf("building %v: %w\n%s", programs, err, out)
 	}
 	for _, p := range programs {
-		if err := os.Link(filepath.Join(shared, path.Base(p)), filepath.Join(builtDir, path.Base(p))); err != nil {
+		if err := os.Link(filepath.Join(shared, filepath.Base(p)), filepath.Join(builtDir, filepath.Base(p))); err != nil {
 			return "", err
 		}
 	}
