@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,6 +136,11 @@ func (p *place) numbers() {
 	p.call(protocol.FunctionDLQMessages, `{"topic":"counted"}`, &letters)
 	if len(letters) != 2 {
 		p.Errorf("%d dead letters are listed", len(letters))
+	}
+	var dead []protocol.DeadTopic
+	p.call(protocol.FunctionDLQTopics, `{}`, &dead)
+	if !slices.Contains(dead, protocol.DeadTopic{Topic: "counted", BrokerType: "rabbitmq", Messages: 2}) {
+		p.Errorf("the topics with dead letters are %+v", dead)
 	}
 	var redriven protocol.RedriveReply
 	p.call(protocol.FunctionRedrive, `{"topic":"counted"}`, &redriven)
