@@ -79,27 +79,6 @@ func ParseForm(path string, text []byte, further []Key) (*File, error) {
 	return r.file(set, given, further, c.problems, c.warnings)
 }
 
-// file is what was read, or what is wrong with it.
-func (r *reader) file(set Document, given map[string]any, further []Key, problems, warnings []Problem) (*File, error) {
-	file := &File{Document: set}
-	for i := range further {
-		if _, isSet := given[further[i].Name]; isSet {
-			file.Own = append(file.Own, further[i].Name)
-		}
-	}
-	for _, w := range warnings {
-		file.Warnings = append(file.Warnings, r.located(w))
-	}
-	if len(problems) == 0 {
-		return file, nil
-	}
-	texts := make([]string, len(problems))
-	for i, p := range problems {
-		texts[i] = r.located(p)
-	}
-	return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s", strings.Join(texts, "\n"))
-}
-
 func hasNull(value any) bool {
 	switch v := value.(type) {
 	case map[string]any:
@@ -123,6 +102,27 @@ func without(given map[string]any, keys []Key) Document {
 type reader struct {
 	path  string
 	lines map[string]int // by path of the key
+}
+
+// file is what was read, or what is wrong with it.
+func (r *reader) file(set Document, given map[string]any, further []Key, problems, warnings []Problem) (*File, error) {
+	file := &File{Document: set}
+	for i := range further {
+		if _, isSet := given[further[i].Name]; isSet {
+			file.Own = append(file.Own, further[i].Name)
+		}
+	}
+	for _, w := range warnings {
+		file.Warnings = append(file.Warnings, r.located(w))
+	}
+	if len(problems) == 0 {
+		return file, nil
+	}
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = r.located(p)
+	}
+	return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s", strings.Join(texts, "\n"))
 }
 
 // tree is the file's tree of values; nothing for an empty file.
