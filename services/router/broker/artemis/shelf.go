@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 var _ broker.Shelves = (*Broker)(nil)
@@ -81,10 +82,10 @@ func (b *Broker) waiting(ctx context.Context, s *spot, queue string, id protocol
 	}
 	n, err := answers[1].number()
 	if err == nil && n > mostWaiting {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "%d messages wait in %s on the broker %s, which tells all of them at once or none: it is asked for %d at most; let them come, or look with the broker's own console", n, s.address, b.o.Name, mostWaiting)
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "%d messages wait in %s on the broker %s, which tells all of them at once or none: it is asked for %d at most; let them come, or look with the broker's own console", n, s.address, b.ID, mostWaiting)
 	}
 	if err != nil || n == 0 {
-		return nil, b.failed("what waits in "+s.address+" could not be counted", err)
+		return nil, b.Failed("what waits in "+s.address+" could not be counted", err)
 	}
 	return b.told(ctx, s, queue, id, request{resource: onQueue(s.address), operation: "listScheduledMessagesAsJSON"})
 }
@@ -105,7 +106,7 @@ func (b *Broker) told(ctx context.Context, s *spot, queue string, id protocol.Me
 	if id != noID {
 		all = slices.DeleteFunc(all, func(m stored) bool { return m.letter.Message.ID != id })
 	}
-	return all, b.failed("the messages in "+s.address+" could not be looked at", err)
+	return all, b.Failed("the messages in "+s.address+" could not be looked at", err)
 }
 
 func lettersOf(all []stored) []broker.Letter {
@@ -148,7 +149,7 @@ func (b *Broker) ActWaiting(ctx context.Context, queue string, _ []int64, a brok
 	}
 	all, err := b.waiting(ctx, s, queue, a.ID)
 	acted := int64(0)
-	for some := range slices.Chunk(all, actOnce) {
+	for some := range slices.Chunk(all, remote.ActOnce) {
 		var n int64
 		if a.Redrive {
 			n, err = b.release(ctx, s, some, a.By)
@@ -180,9 +181,9 @@ func (b *Broker) release(ctx context.Context, s *spot, all []stored, by string) 
 		}
 	}
 	if isRefused(err) && strings.Contains(err.Error(), deliverNow) {
-		return n, protocol.Errorf(protocol.CodeUnsupported, "the broker %s does not let go of what waits before its time (%v): a later version of Artemis does", b.o.Name, err)
+		return n, protocol.Errorf(protocol.CodeUnsupported, "the broker %s does not let go of what waits before its time (%v): a later version of Artemis does", b.ID, err)
 	}
-	return n, b.failed("what waits in "+s.address+" could not be let go", err)
+	return n, b.Failed("what waits in "+s.address+" could not be let go", err)
 }
 
 // remove removes messages, and says of how many that is true.
@@ -197,7 +198,7 @@ func (b *Broker) remove(ctx context.Context, s *spot, all []stored) (n int64, er
 			n++
 		}
 	}
-	return n, b.failed("what waits in "+s.address+" could not be discarded", err)
+	return n, b.Failed("what waits in "+s.address+" could not be discarded", err)
 }
 
 // released has a message that was let go be due.
