@@ -147,10 +147,25 @@ func failingLink(t *testing.T, server *live.Artemis) {
 		t.Logf("messages flow %v after the link was %s", time.Since(began), name)
 	}
 	p.finish(l)
+	p.purgedAway(link)
 	if _, after := server.Connections(t); after-before > 10*now {
 		t.Errorf("%d connections were made, of %d at a time", after-before, now)
 	}
 	p.noErrors()
+}
+
+// purgedAway: an execution that is purged while its broker is away leaves nothing there
+// once it is back.
+func (p *place) purgedAway(link *harness.Link) {
+	p.Helper()
+	p.publish(client.Queue("purged", "tasks"), "x")
+	link.Cut()
+	harness.Await(p, "the broker to be missed", func() bool { return !p.mesh.Ready() })
+	if _, err := p.mesh.Close("purged", true); err != nil {
+		p.Fatal(err)
+	}
+	link.Mend()
+	harness.Await(p, "its queue to be gone", func() bool { return p.server.Depth(p, "purged/tasks") == -1 })
 }
 
 // finish ends a load: the mesh has lost nothing, and the broker has given up nothing of

@@ -33,7 +33,6 @@ type Broker struct {
 	binding  remote.Turns // to bind to a topic
 	counting counting
 	sessions remote.Sessions[*session]
-	hurried  hurried
 	lost     atomic.Int64 // when a lost connection was told of, ns since the epoch
 
 	// What the acceptor takes off the beginning of a destination.

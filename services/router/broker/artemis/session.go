@@ -203,9 +203,6 @@ func (x *session) leave() {
 // deliver takes what a subscription delivers.
 func (x *session) deliver(f *frame.Frame) {
 	d := decode(f)
-	if d.Meta.Due > 0 {
-		x.c.side.b.released(x.c.spot, &d.Meta, d.Place)
-	}
 	x.mu.Lock()
 	if x.gone {
 		x.mu.Unlock()

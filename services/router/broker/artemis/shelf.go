@@ -12,11 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-stomp/stomp/v3/frame"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
@@ -152,7 +150,7 @@ func (b *Broker) ActWaiting(ctx context.Context, queue string, _ []int64, a brok
 	for some := range slices.Chunk(all, remote.ActOnce) {
 		var n int64
 		if a.Redrive {
-			n, err = b.release(ctx, s, some, a.By)
+			n, err = b.release(ctx, s, some, a.Hurry)
 		} else {
 			n, err = b.remove(ctx, s, some)
 		}
@@ -167,10 +165,12 @@ func (b *Broker) ActWaiting(ctx context.Context, queue string, _ []int64, a brok
 const deliverNow = "deliverScheduledMessage"
 
 // release has messages delivered before their time.
-func (b *Broker) release(ctx context.Context, s *spot, all []stored, by string) (int64, error) {
+func (b *Broker) release(ctx context.Context, s *spot, all []stored, hurry func(context.Context, []broker.Letter) error) (int64, error) {
+	if err := hurry(ctx, lettersOf(all)); err != nil {
+		return 0, err
+	}
 	requests := make([]request, len(all))
 	for i := range all {
-		b.hurried.add(hurriedName{s.address, all[i].number}, hurry{by: by, due: all[i].letter.Meta.Due})
 		requests[i] = request{resource: onQueue(s.address), operation: deliverNow, arguments: []any{json.Number(all[i].number)}}
 	}
 	answers, err := b.ask(ctx, requests...)
@@ -199,14 +199,4 @@ func (b *Broker) remove(ctx context.Context, s *spot, all []stored) (n int64, er
 		}
 	}
 	return n, b.Failed("what waits in "+s.address+" could not be discarded", err)
-}
-
-// released has a message that was let go be due.
-func (b *Broker) released(s *spot, meta *broker.Meta, number string) {
-	h, is := b.hurried.of(hurriedName{s.address, number})
-	if !is {
-		return
-	}
-	meta.Due, meta.Reason = 0, ""
-	meta.Tell(ledger.Event{Kind: ledger.Released, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: meta.Attempt, By: h.by})
 }
