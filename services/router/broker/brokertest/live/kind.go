@@ -51,7 +51,8 @@ func (k *kind) run(below string, environment ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, s.start()
+	err = s.start()
+	return s, err
 }
 
 // start starts one for this test alone, that may be killed and started again. config
