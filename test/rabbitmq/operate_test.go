@@ -49,13 +49,14 @@ func (p *place) orphans() {
 		p.Fatal(err)
 	}
 	p.awaitDepth("iii.orphaned.observer:kept.queue", 1)
-	for _, queue := range queues {
+	p.put("iii.orphaned.observer:kept.dlq", amqp.Publishing{Body: []byte("dead")})
+	for i, queue := range queues {
 		o := p.mesh.AwaitObserver(queue, protocol.ObserverOrphan)
 		if o.Ready != 1 || o.DetachedAt.IsZero() || !o.Receiving {
 			p.Errorf("%s is listed as %+v", queue, o)
 		}
-		if _, err := p.mesh.RemoveObserver(queue); err != nil {
-			p.Error(err)
+		if removed, err := p.mesh.RemoveObserver(queue); err != nil || removed.Discarded != 1 || removed.DeadLetters != int64(max(0, 1-i)) {
+			p.Errorf("with %s went %+v, %v", queue, removed, err)
 		}
 	}
 	harness.Await(p, "the queues to be gone", func() bool {
