@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	harness.Main(m, goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionConsumer).grabConn.func1"))
 }
 
-const guard = 3 * time.Minute // against hanging
+const guard = 5 * time.Minute // against hanging
 
 // service is what all services are.
 type service interface {
