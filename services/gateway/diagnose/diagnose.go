@@ -1,6 +1,6 @@
 // Package diagnose proves that messages get through: for every route and topic
 // that somebody subscribes to it publishes and consumes a message of its own, on
-// the same lanes. That is done in executions and topics that nobody else uses, so
+// the same lanes and brokers. That is done in executions and topics that nobody else uses, so
 // no handler is called, and nothing of them is left.
 package diagnose
 
@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,9 +65,10 @@ type Line struct {
 	// of a topic one a subscriber.
 	Queues int `json:"queues"`
 	// Lanes are those of its queues that were tried.
-	Lanes  []string `json:"lanes" nullable:"false"`
-	Broker string   `json:"broker,omitempty"`
-	OK     bool     `json:"ok"`
+	Lanes []string `json:"lanes" nullable:"false"`
+	// Broker is where its queues are; all of them, with commas, if that is several.
+	Broker string `json:"broker,omitempty"`
+	OK     bool   `json:"ok"`
 	// PublishMs is the time until a message was stored, ConsumeMs from its publish
 	// until a consumer had it; of the slowest lane.
 	PublishMs float64 `json:"publish_ms"`
@@ -114,8 +116,8 @@ func Known(ctx context.Context, nc *nats.Conn) (*Report, error) {
 	}
 	report := &Report{Lines: lines(subjects, nil)}
 	for i, s := range subjects {
-		for _, lane := range s.lanes {
-			report.Lines[i].Lanes = append(report.Lines[i].Lanes, ledger.Name("router", lane))
+		for _, to := range s.spots {
+			report.Lines[i].at(ledger.Name("router", to.lane), to.at.name)
 		}
 	}
 	return report, nil
@@ -166,6 +168,21 @@ type run struct {
 	executions map[string]bool // in which something was done
 }
 
+// at notes where a queue of it is.
+func (l *Line) at(lane, broker string) {
+	if !slices.Contains(l.Lanes, lane) {
+		l.Lanes = append(l.Lanes, lane)
+	}
+	switch names := strings.Split(l.Broker, ", "); {
+	case l.Broker == "":
+		l.Broker = broker
+	case !slices.Contains(names, broker):
+		names = append(names, broker)
+		slices.Sort(names)
+		l.Broker = strings.Join(names, ", ")
+	}
+}
+
 // lines sums up the probes of each subject.
 func lines(subjects []*subject, probes []*probe) []Line {
 	byNumber := make([]Line, len(subjects))
@@ -174,11 +191,8 @@ func lines(subjects []*subject, probes []*probe) []Line {
 	}
 	for _, p := range probes {
 		l := &byNumber[p.subject.number]
-		l.Lanes = append(l.Lanes, p.lane)
+		l.at(p.lane, p.at.name)
 		l.PublishMs, l.ConsumeMs = max(l.PublishMs, ms(p.published)), max(l.ConsumeMs, ms(p.consumed))
-		if p.broker != "" {
-			l.Broker = p.broker
-		}
 		if p.err != nil && l.Error == nil {
 			l.OK, l.Error = false, p.err
 		}

@@ -15,9 +15,10 @@ import (
 type probe struct {
 	subject          *subject
 	lane             string
+	at               site
 	execution, topic string // one of them
+	route            string // with the execution
 
-	broker              string
 	published, consumed time.Duration
 	err                 *protocol.Error // nil: it got through
 }
@@ -103,7 +104,7 @@ func (p *probe) try(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	receipt := published[0].Receipt
-	p.published, p.broker = time.Since(began), receipt.Broker
+	p.published = time.Since(began)
 	select {
 	case at := <-arrived:
 		p.consumed = at.Sub(began)
@@ -118,6 +119,6 @@ func (p *probe) subscribe(ctx context.Context, c *client.Client, h client.Handle
 		_, err := c.Listen(ctx, p.topic, h, client.Concurrency(1))
 		return client.Topic(p.topic), err
 	}
-	_, err := c.Work(ctx, p.execution, p.subject.route, h, client.Concurrency(1))
-	return client.Queue(p.execution, p.subject.route), err
+	_, err := c.Work(ctx, p.execution, p.route, h, client.Concurrency(1))
+	return client.Queue(p.execution, p.route), err
 }

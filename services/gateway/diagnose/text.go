@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -52,7 +53,11 @@ func (l *Line) text(width int) string {
 
 // extent says what the line stands for.
 func (l *Line) extent() string {
-	return fmt.Sprintf("%d %s on %d %s", l.Queues, plural(l.Queues, "queue"), len(l.Lanes), plural(len(l.Lanes), "lane"))
+	extent := fmt.Sprintf("%d %s on %d %s", l.Queues, plural(l.Queues, "queue"), len(l.Lanes), plural(len(l.Lanes), "lane"))
+	if l.Broker != "" && l.Broker != config.AdapterBuiltin {
+		extent += " of " + l.Broker
+	}
+	return extent
 }
 
 func plural(n int, noun string) string {
