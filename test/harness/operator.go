@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -86,9 +87,12 @@ func (m *Mesh) Queues(execution string) map[string]protocol.QueueInfo {
 // router, page by page.
 func (m *Mesh) queues(question protocol.QueuesRequest) (all []protocol.QueueInfo) {
 	m.t.Helper()
-	for _, subject := range []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues} {
-		if m.spread {
-			all = append(all, m.queuesOfAll(subject, question)...)
+	for _, of := range []struct{ service, subject string }{
+		{"router", protocol.SubjectQueues}, {"retry", protocol.SubjectWaitingQueues}, {"dlq", protocol.SubjectDeadQueues},
+	} {
+		subject := of.subject
+		if m.copies != nil {
+			all = append(all, m.queuesOfAll(subject, question, m.copies(of.service))...)
 			continue
 		}
 		for more := true; more; {
@@ -110,6 +114,7 @@ func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
 	sum.InFlight += q.InFlight
 	sum.Waiting += q.Waiting
 	sum.Dead += q.Dead
+	sum.Unknown = cmp.Or(sum.Unknown, q.Unknown)
 	sum.Moving += q.Moving
 	sum.Bytes += q.Bytes
 	sum.Consumers += q.Consumers

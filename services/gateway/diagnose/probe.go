@@ -19,6 +19,7 @@ type probe struct {
 	execution, topic string // one of them
 	route            string // with the execution
 
+	broker              string
 	published, consumed time.Duration
 	err                 *protocol.Error // nil: it got through
 }
@@ -104,7 +105,7 @@ func (p *probe) try(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	receipt := published[0].Receipt
-	p.published = time.Since(began)
+	p.published, p.broker = time.Since(began), receipt.Broker
 	select {
 	case at := <-arrived:
 		p.consumed = at.Sub(began)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -53,11 +52,11 @@ func (l *Line) text(width int) string {
 
 // extent says what the line stands for.
 func (l *Line) extent() string {
-	extent := fmt.Sprintf("%d %s on %d %s", l.Queues, plural(l.Queues, "queue"), len(l.Lanes), plural(len(l.Lanes), "lane"))
-	if l.Broker != "" && l.Broker != config.AdapterBuiltin {
-		extent += " of " + l.Broker
+	text := fmt.Sprintf("%d %s on %d %s", l.Queues, plural(l.Queues, "queue"), len(l.Lanes), plural(len(l.Lanes), "lane"))
+	if len(l.On) > 0 {
+		text += ", on " + strings.Join(l.On, ", ")
 	}
-	return extent
+	return text
 }
 
 func plural(n int, noun string) string {

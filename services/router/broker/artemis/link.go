@@ -152,7 +152,7 @@ func (l *link) live() (*connection, error) {
 			return l.conn, nil
 		}
 	}
-	return nil, protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): publish again when it is back", l.b.o.Name, l.b.shown, err)
+	return nil, protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): try again when it is back", l.b.o.Name, l.b.shown, err)
 }
 
 // send sends a frame that is confirmed, or waits for the connection to be made.

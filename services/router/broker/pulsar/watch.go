@@ -39,7 +39,7 @@ func (b *Broker) Away() error {
 	if b.watch.err == nil {
 		return nil
 	}
-	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): publish again when it is back", b.o.Name, b.shown, b.watch.err)
+	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): try again when it is back", b.o.Name, b.shown, b.watch.err)
 }
 
 func (b *Broker) keepWatch(ctx context.Context) {
