@@ -52,7 +52,10 @@ func (s *Store) Return(e *broker.Entry, meta broker.Meta) bool {
 		s.host.Log.Error("what became of a message cannot be noted", "queue", v.place.queue, "message_id", e.ID, "error", err)
 		return false
 	}
-	v.kept = true
+	if !v.kept {
+		v.kept = true
+		s.keptNotes++
+	}
 	return true
 }
 
@@ -69,6 +72,9 @@ func (r *returned) Noted() {
 
 // recall has a message that came back to this lane know what became of it.
 func (s *Store) recall(v *live) {
+	if s.keptNotes == 0 {
+		return
+	}
 	value := s.ledger.Note(s.keptKey(v))
 	if value == nil {
 		return
@@ -93,6 +99,7 @@ func (s *Store) drop(v *live) {
 		return
 	}
 	v.kept = false
+	s.keptNotes--
 	if err := s.ledger.PutNote(s.keptKey(v), nil, nil); err != nil {
 		s.host.Log.Error("a note about a message is not forgotten", "message_id", v.message.ID, "error", err)
 	}

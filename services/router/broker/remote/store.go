@@ -48,6 +48,7 @@ type Store struct {
 	finished  Memory
 	dedups    Dedups
 	stored    uint64
+	keptNotes int // how many there are
 }
 
 var (
@@ -322,6 +323,10 @@ func (s *Store) settle(e *broker.Entry, how broker.Counter, then func()) {
 	s.forget(v)
 	s.drop(v)
 	s.ledger.Count(v.place.queue, how, 1)
+	if v.own && then == nil {
+		s.acknowledge(v, nil)
+		return
+	}
 	s.acknowledge(v, func(taken bool) {
 		if taken && then == nil {
 			return
