@@ -72,6 +72,9 @@ func StrangersID(alike []byte) protocol.MessageID {
 
 // When is a time in ns since the epoch, 0 for what is none.
 func When(text string) int64 {
+	if text == "" { // of which the parser would make an error
+		return 0
+	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return 0
@@ -81,6 +84,9 @@ func When(text string) int64 {
 
 // Number is a count, 0 for what is none.
 func Number(text string) uint32 {
+	if text == "" {
+		return 0
+	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
 		return 0
