@@ -86,9 +86,12 @@ func (m *Mesh) Queues(execution string) map[string]protocol.QueueInfo {
 // router, page by page.
 func (m *Mesh) queues(question protocol.QueuesRequest) (all []protocol.QueueInfo) {
 	m.t.Helper()
-	for _, subject := range []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues} {
-		if m.spread {
-			all = append(all, m.queuesOfAll(subject, question)...)
+	for _, of := range []struct{ service, subject string }{
+		{"router", protocol.SubjectQueues}, {"retry", protocol.SubjectWaitingQueues}, {"dlq", protocol.SubjectDeadQueues},
+	} {
+		subject := of.subject
+		if m.copies != nil {
+			all = append(all, m.queuesOfAll(subject, question, m.copies(of.service))...)
 			continue
 		}
 		for more := true; more; {
