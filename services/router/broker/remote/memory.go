@@ -52,10 +52,6 @@ type mark struct {
 
 var queueSeed = maphash.MakeSeed()
 
-func (i Ident) mark() mark {
-	return mark{maphash.String(queueSeed, i.Queue), i.ID, i.Generation, i.Copy}
-}
-
 // settledSpan is longer than it takes to notice that a connection is gone.
 const settledSpan = time.Minute
 
@@ -71,6 +67,10 @@ type Ident struct {
 	ID         protocol.MessageID
 	Generation uint32
 	Copy       uint32 // how many the mesh has made of it before, in this generation
+}
+
+func (i Ident) mark() mark {
+	return mark{maphash.String(queueSeed, i.Queue), i.ID, i.Generation, i.Copy}
 }
 
 // Dedups are the ids of what was published lately.
