@@ -148,6 +148,16 @@ func (m *Mesh) AwaitRest(execution string, within time.Duration) map[string]prot
 	return now
 }
 
+// AwaitDead waits until all that was published to a route is acknowledged or dead, and
+// so many are dead.
+func (m *Mesh) AwaitDead(execution, route string, dead int64) {
+	m.t.Helper()
+	AwaitWithin(m.t, 2*Guard, route+" to come to rest", func() bool {
+		q := m.Queue(execution, route)
+		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
+	})
+}
+
 func atRest(queues map[string]protocol.QueueInfo) bool {
 	for _, q := range queues {
 		if q.Ready+q.InFlight+q.Waiting+q.Moving != 0 {

@@ -33,6 +33,7 @@ func (s *Store) Publish(p broker.Publish) error {
 	if err != nil {
 		return err
 	}
+	s.dedups.Resume(&p)
 	x := &publication{Publish: p, places: to, meta: broker.Meta{Attempt: 1, Spans: p.Spans}}
 	x.out = Writing{Kind: Fresh, Topic: p.Topic, Queue: p.Queue, Message: p.Message, Meta: &x.meta}
 	x.out.Done = func(err error) { s.post(func() { s.written(x, err) }) }
@@ -119,6 +120,7 @@ func (s *Store) written(x *publication, err error) {
 		s.forgetDeclared(x)
 		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "the message for %s was not stored: %v; look at it on the broker, and publish again", x.name(), err))
 	case errors.Is(err, ErrUnknown):
+		s.dedups.Doubt(&x.Publish)
 		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "%v, and whether it was stored is not known: publish it again with the same %s", err, protocol.HeaderDedup))
 	default:
 		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "the message was not stored (%v): publish it again", err))
