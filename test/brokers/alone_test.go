@@ -13,7 +13,8 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-// TestAlone: pipelines run on each broker when it is the only one there is.
+// TestAlone: pipelines run on each broker that keeps messages when it is the only one
+// there is.
 func TestAlone(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -78,7 +79,7 @@ func (p *pipeline) outcomes() {
 			return errFails
 		}
 		return client.Reject(errFails)
-	}, client.MaxRetries(3), client.Backoff(backoff/4))
+	}, append(p.waits(backoff/4), client.MaxRetries(3))...)
 	for _, data := range []string{"a", "f", "r"} {
 		harness.Publish(p, p.client, client.Queue("outcomes", "tasks"), data)
 	}
