@@ -78,10 +78,15 @@ func (p *passage) run(ctx context.Context) error {
 	}
 }
 
-// write writes what waits, as far as there is room.
+// write writes what waits, as far as there is room. By the end of it there may be more
+// room, of which nobody tells as long as half of it was never in use.
 func (p *passage) write() {
-	for _, o := range p.w.take(mostPending - p.unconfirmed()) {
+	some := p.w.take(mostPending - p.unconfirmed())
+	for _, o := range some {
 		p.send(o)
+	}
+	if len(some) > 0 {
+		p.w.awake()
 	}
 }
 
