@@ -111,6 +111,9 @@ func (s *Service) act(ctx context.Context, what string, q protocol.DeadActReques
 		far, err = s.actFar(ctx, what, q)
 		done.Count += far.Count
 		done.Refused += far.Refused
+		if done.Count+done.Refused > 0 && protocol.CodeOf(err) == protocol.CodeUnsupported {
+			err = nil // its broker can have none now: these are from before
+		}
 	}
 	tracing.EndAct(span, done.Count, err)
 	if err == nil && done.Count == 0 && done.Refused > 0 {

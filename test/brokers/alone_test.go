@@ -118,7 +118,7 @@ func (p *pipeline) broadcast() {
 		}
 	}
 	r := harness.Publish(p, p.client, client.Topic("config.reloaded"), "now")
-	if letter := deadLetter(p, p.mesh, r.MessageID); letter.Topic != "config.reloaded" || letter.Attempts != 1 {
+	if letter := deadLetter(p, p.mesh, "", r.MessageID); letter.Topic != "config.reloaded" || letter.Attempts != 1 {
 		p.Errorf("the dead letter is %+v", letter)
 	}
 	harness.Await(p, "both to have it", func() bool { return runs[0].Load() == 1 && runs[1].Load() == 1 })

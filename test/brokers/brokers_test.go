@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nuid"
+
 	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/test/harness"
 )
@@ -85,4 +88,36 @@ func onAll(t *testing.T) *harness.Mesh {
 	}
 	has(redis, "/topic/%s.**")
 	return harness.Start(t, "--config", harness.Configuration(t, "adapter: {name: builtin}\nbrokers:\n"+brokers.String()+"routes:\n"+routes.String()))
+}
+
+// untilDone tries again what the mesh could not do yet. A broker takes its time to make a
+// queue, and longer on a machine with much else to do.
+func untilDone(t testing.TB, what string, try func() error) {
+	t.Helper()
+	harness.Await(t, what, func() bool {
+		err := try()
+		if code := protocol.CodeOf(err); err != nil && code != protocol.CodeUnavailable && code != protocol.CodeTimeout {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return err == nil
+	})
+}
+
+func observe(t testing.TB, c *client.Client, topic string, h client.Handler, opts ...client.WorkOption) {
+	t.Helper()
+	untilDone(t, "the observer", func() error {
+		_, err := c.Observe(t.Context(), topic, h, opts...)
+		return err
+	})
+}
+
+// publish publishes once, however often it tries.
+func publish(t testing.TB, c *client.Client, to client.Destination, data string, opts ...client.PublishOption) (r *client.Receipt) {
+	t.Helper()
+	opts = append(opts, client.DedupID(nuid.Next()))
+	untilDone(t, "the publish", func() (err error) {
+		r, err = c.Publish(t.Context(), to, []byte(data), opts...)
+		return err
+	})
+	return r
 }

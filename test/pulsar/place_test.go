@@ -2,6 +2,7 @@ package pulsar_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -248,15 +249,26 @@ func (p *place) away() {
 
 // TestMovedAway: a topic that moves into the mesh takes along what waits for its
 // observers, who are not forgotten over it. Nothing of theirs receives it on the broker
-// any more, and that is let go once it holds nothing.
+// any more. A queue that moves to where there are no dead letters leaves its own behind,
+// and within reach. A broker that holds nothing any more is let go.
 func TestMovedAway(t *testing.T) {
 	t.Parallel()
 	p := on(t, live.SharedPulsar(t), delayMs)
+	const queue = "/queue/moved/tasks"
+	deliveries, _ := p.work("moved", "tasks", client.MaxRetries(1))
+	p.publish(client.Queue("moved", "tasks"), "x")
+	harness.Receive(p, "the message", deliveries).End <- errFails
+	p.awaitRest("moved", "tasks", 1)
 	p.missesNothing(func() {
-		if c := p.mesh.Apply("adapter: {name: builtin}\n"); c.Code != 0 {
-			t.Fatalf("moving: %+v", c)
-		}
+		p.mesh.Apply(fmt.Sprintf("adapter: {name: builtin}\nbrokers:\n  live: {name: redis, config: {redis_url: %q}}\nroutes:\n  - {pattern: %s, broker: live}\n",
+			live.SharedRedis(t).URL(), queue))
 	})
+	if letters := p.mesh.Dead(queue); len(letters) != 1 {
+		t.Errorf("the dead letters of the queue that has moved are %+v", letters)
+	}
+	if n, err := p.mesh.Discard(protocol.DeadActRequest{Queue: queue}); n != 1 || err != nil {
+		t.Errorf("%d are discarded: %v", n, err)
+	}
 	harness.Await(t, "the observer to receive nothing there", func() bool { return p.backlog("topic:left", "observer:late") == -1 })
 	harness.Await(t, "the broker to be let go", func() bool { _, there := p.mesh.Brokers()["pulsar"]; return !there })
 }
