@@ -150,31 +150,8 @@ func (s *suite) dedup() {
 // dedupAtOnce: also of those that arrive before the first is stored.
 func (s *suite) dedupAtOnce() {
 	const n = 50
-	inbox := nats.NewInbox()
-	answers := make(chan *nats.Msg, n)
-	if _, err := s.nc.ChanSubscribe(inbox, answers); err != nil {
-		s.Fatal(err)
-	}
-	for range n {
-		m := &nats.Msg{
-			Subject: protocol.PublishQueueSubject(s.execution, "burst"), Reply: inbox,
-			Header: nats.Header{protocol.HeaderDedup: {"same"}},
-		}
-		if err := s.nc.PublishMsg(m); err != nil {
-			s.Fatal(err)
-		}
-	}
 	ids, duplicates := map[string]bool{}, 0
-	for range n {
-		var ack protocol.PublishAck
-		select {
-		case m := <-answers:
-			if err := json.Unmarshal(m.Data, &ack); err != nil {
-				s.Fatalf("the answer %q is no receipt: %v", m.Data, err)
-			}
-		case <-s.guarded().Done():
-			s.Fatal("not every publish was answered")
-		}
+	for _, ack := range s.publishAtOnce("burst", make([][]byte, n), pairs([]string{protocol.HeaderDedup, "same"})) {
 		ids[ack.MessageID] = true
 		if ack.Duplicate {
 			duplicates++
@@ -183,6 +160,59 @@ func (s *suite) dedupAtOnce() {
 	equal(s, "messages", len(ids), 1)
 	equal(s, "duplicates", duplicates, n-1)
 	equal(s, "ready", s.queue(s.execution, "burst").Ready, 1)
+}
+
+// publishBursts: what is published at once is answered, each of it, though nothing
+// that is published later pushes it on.
+func (s *suite) publishBursts() {
+	const bursts, n = 20, 500
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		bodies[i] = make([]byte, 1<<10)
+	}
+	ids := map[string]bool{}
+	for range bursts {
+		for _, ack := range s.publishAtOnce("r", bodies, nil) {
+			ids[ack.MessageID] = true
+		}
+	}
+	equal(s, "messages", len(ids), bursts*n)
+}
+
+// publishAtOnce publishes without waiting for one to be answered before the next,
+// and then for every answer.
+func (s *suite) publishAtOnce(route string, bodies [][]byte, headers nats.Header) []protocol.PublishAck {
+	s.Helper()
+	inbox := nats.NewInbox()
+	answers := make(chan *nats.Msg, len(bodies))
+	sub, err := s.nc.ChanSubscribe(inbox, answers)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, body := range bodies {
+		m := &nats.Msg{Subject: protocol.PublishQueueSubject(s.execution, route), Reply: inbox, Header: headers, Data: body}
+		if err := s.nc.PublishMsg(m); err != nil {
+			s.Fatal(err)
+		}
+	}
+	acks := make([]protocol.PublishAck, len(bodies))
+	for i := range acks {
+		select {
+		case m := <-answers:
+			if refused := protocol.ParseErrorBody(m.Data); refused != nil {
+				s.Fatalf("a publish was refused: %v", refused)
+			}
+			if err := json.Unmarshal(m.Data, &acks[i]); err != nil {
+				s.Fatalf("the answer %q is no receipt: %v", m.Data, err)
+			}
+		case <-s.guarded().Done():
+			s.Fatalf("%d of %d publishes were not answered", len(acks)-i, len(acks))
+		}
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		s.Fatal(err)
+	}
+	return acks
 }
 
 // eitherForm: a route and a name with the queue prefix are one queue.

@@ -40,6 +40,7 @@ var together = []testCase{
 	{"PublishAnswer", (*suite).publishAnswer},
 	{"PublishRefused", (*suite).publishRefused},
 	{"ReservedHeaders", (*suite).reservedHeaders},
+	{"PublishBursts", (*suite).publishBursts},
 	{"Dedup", (*suite).dedup},
 	{"EitherForm", (*suite).eitherForm},
 	{"OneConsumerPerMessage", (*suite).oneConsumer},
