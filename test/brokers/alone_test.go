@@ -52,7 +52,7 @@ func (p *pipeline) apart() {
 	}
 	for range each {
 		for _, execution := range executions {
-			if r := harness.Publish(p, p.client, client.Queue(execution, "scraping.tasks"), execution); r.Broker != p.name {
+			if r := publish(p, p.client, client.Queue(execution, "scraping.tasks"), execution); r.Broker != p.name {
 				p.Fatalf("it was taken by %s", r.Broker)
 			}
 		}
@@ -81,7 +81,7 @@ func (p *pipeline) outcomes() {
 		return client.Reject(errFails)
 	}, append(p.waits(backoff/4), client.MaxRetries(3))...)
 	for _, data := range []string{"a", "f", "r"} {
-		harness.Publish(p, p.client, client.Queue("outcomes", "tasks"), data)
+		publish(p, p.client, client.Queue("outcomes", "tasks"), data)
 	}
 	p.rest("outcomes", "tasks", 2)
 	for kind, want := range []int64{1, 3, 1} {
@@ -117,7 +117,7 @@ func (p *pipeline) broadcast() {
 			p.Fatal(err)
 		}
 	}
-	r := harness.Publish(p, p.client, client.Topic("config.reloaded"), "now")
+	r := publish(p, p.client, client.Topic("config.reloaded"), "now")
 	if letter := deadLetter(p, p.mesh, "", r.MessageID); letter.Topic != "config.reloaded" || letter.Attempts != 1 {
 		p.Errorf("the dead letter is %+v", letter)
 	}
