@@ -17,6 +17,10 @@ TIMEOUT  ?= 25m
 # checkout (a container as root, say), and a build must not fail for that.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 
+# A program built with the race detector waits for a second before it ends; ours
+# wait for all that they started.
+export GORACE := $(strip $(GORACE) atexit_sleep_ms=0)
+
 MODULES  := pkg internal $(patsubst %/go.mod,%,$(wildcard services/*/go.mod)) cmd/waybill test
 PATTERNS := $(patsubst %,./%/...,$(MODULES))
 MAINS    := ./cmd/waybill $(patsubst %,./%,$(wildcard services/*/cmd/*))
@@ -41,20 +45,25 @@ build: ## build every binary into bin/
 run: build ## start the mesh and send real input through it (ARGS="dir1 dir2" for your own)
 	@bin/waybill demo $(ARGS)
 
-test: fmt-check vet lint unit ## check everything: format, vet, lint, each module's tests on its own
+# The tests spend most of their time waiting, for brokers and for time to pass, so
+# that they, vet and lint go side by side, the longest first. All run; one failure
+# fails all.
+SIDE_BY_SIDE = $(MAKE) --no-print-directory -k -j3 --output-sync=none
+UNITS       := $(addprefix unit/,$(filter-out test,$(MODULES)))
 
-# Each module is built and tested without the workspace: go.work would hide a
-# requirement missing from its go.mod. All modules run; one failure fails all.
-# The tests spend most of their time waiting, for brokers and for time to pass:
-# two modules go side by side, the longest first.
+test: fmt-check ## check everything: format, vet, lint, each module's tests on its own
+	@$(SIDE_BY_SIDE) unit/test vet lint $(UNITS) || { echo "FAILED, see above"; exit 1; }; \
+	echo "all passed"
+
 unit: ## test each module, under the race detector where there is a C compiler
-	@$(if $(RACE),,echo "no C compiler: these tests run without the race detector" >&2;) \
-	$(MAKE) --no-print-directory -k -j2 --output-sync=none $(addprefix unit/,test $(filter-out test,$(MODULES))) || { echo "FAILED, see above"; exit 1; }; \
+	@$(SIDE_BY_SIDE) unit/test $(UNITS) || { echo "FAILED, see above"; exit 1; }; \
 	echo "all modules passed"
 
+# Each module is tested without the workspace: go.work would hide a requirement
+# missing from its go.mod. What go vet has to say is said by the target of that name.
 unit/%:
-	@echo "== $*"
-	@cd $* && GOWORK=off $(GO) build ./... && GOWORK=off $(GO) test $(RACE) -timeout $(TIMEOUT) ./...
+	@echo "== $*$(if $(RACE),, without the race detector: there is no C compiler)"
+	@cd $* && GOWORK=off $(GO) test $(RACE) -vet=off -timeout $(TIMEOUT) ./...
 
 # Tests that search read WAYBILL_SOAK and go on that long; what they find out
 # is in their log, hence -v.

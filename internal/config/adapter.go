@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -37,11 +35,7 @@ func (r RabbitMQ) FIFO() bool { return r.QueueMode == string(protocol.TypeFIFO) 
 
 // RabbitMQOf reads it; false if another adapter is chosen.
 func RabbitMQOf(a protocol.Adapter) (RabbitMQ, bool) {
-	r := RabbitMQ{AMQPURL: DefaultAMQPURL, MaxAttempts: protocol.DefaultMaxRetries, PrefetchCount: protocol.DefaultConcurrency}
-	if a.Name != AdapterRabbitMQ {
-		return r, false
-	}
-	return r, len(a.Config) == 0 || json.Unmarshal(a.Config, &r) == nil
+	return configOf(AdapterRabbitMQ, a, RabbitMQ{AMQPURL: DefaultAMQPURL, MaxAttempts: protocol.DefaultMaxRetries, PrefetchCount: protocol.DefaultConcurrency})
 }
 
 // BuiltinOf reads it; the zero value if another adapter is chosen.
@@ -56,11 +50,10 @@ func BuiltinOf(a protocol.Adapter) Builtin {
 // rabbitPlace is the virtual host and the prefix that names begin with.
 func rabbitPlace(config json.RawMessage) (string, error) {
 	c, _ := RabbitMQOf(protocol.Adapter{Name: AdapterRabbitMQ, Config: config})
-	at, err := url.Parse(c.AMQPURL)
+	server, path, err := serverOf("amqp_url", c.AMQPURL, "5672", "5671")
 	if err != nil {
-		return "", protocol.Errorf(protocol.CodeInvalidArgs, "amqp_url is no address")
+		return "", err
 	}
-	port := cmp.Or(at.Port(), map[bool]string{true: "5671", false: "5672"}[at.Scheme == "amqps"])
-	host := strings.TrimPrefix(strings.TrimPrefix(at.Path, "/"), "/") // the default one is called /, which is the same as none
-	return fmt.Sprintf("%s://%s/%s (%s)", at.Scheme, net.JoinHostPort(at.Hostname(), port), host, cmp.Or(c.Prefix, scope.DefaultAMQPPrefix)), nil
+	host := strings.TrimPrefix(strings.TrimPrefix(path, "/"), "/") // the default one is called /, which is the same as none
+	return fmt.Sprintf("%s/%s (%s)", server, host, cmp.Or(c.Prefix, scope.DefaultAMQPPrefix)), nil
 }

@@ -1,11 +1,7 @@
 package config
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
-	"net"
-	"net/url"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -20,34 +16,19 @@ type Artemis struct {
 
 // ArtemisOf reads it; false if another adapter is chosen.
 func ArtemisOf(a protocol.Adapter) (Artemis, bool) {
-	c := Artemis{URL: DefaultSTOMPURL}
-	if a.Name != AdapterArtemis {
-		return c, false
-	}
-	return c, len(a.Config) == 0 || json.Unmarshal(a.Config, &c) == nil
+	return configOf(AdapterArtemis, a, Artemis{URL: DefaultSTOMPURL})
 }
 
 func artemisKeys() []Key {
 	return []Key{
-		{Name: "url", Default: DefaultSTOMPURL, Check: stompURL, Doc: "Where the STOMP acceptor of Artemis is, with user and password if it asks for them; stomps:// is TLS."},
+		{Name: "url", Default: DefaultSTOMPURL, Check: addressOf(DefaultSTOMPURL, "stomp", "stomps"), Doc: "Where the STOMP acceptor of Artemis is, with user and password if it asks for them; stomps:// is TLS."},
 		delayKey(),
 	}
-}
-
-func stompURL(text string) error {
-	at, err := url.Parse(text)
-	if err != nil || at.Hostname() == "" || at.Scheme != "stomp" && at.Scheme != "stomps" {
-		return fmt.Errorf("it is an address such as %s", DefaultSTOMPURL)
-	}
-	return nil
 }
 
 // artemisPlace is the broker: its names have no prefix.
 func artemisPlace(config json.RawMessage) (string, error) {
 	c, _ := ArtemisOf(protocol.Adapter{Name: AdapterArtemis, Config: config})
-	at, err := url.Parse(c.URL)
-	if err != nil {
-		return "", protocol.Errorf(protocol.CodeInvalidArgs, "url is no address")
-	}
-	return fmt.Sprintf("%s://%s", at.Scheme, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "61613"))), nil
+	server, _, err := serverOf("url", c.URL, "61613", "61613")
+	return server, err
 }

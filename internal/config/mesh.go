@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -81,7 +80,7 @@ func builtinKeys() []Key {
 
 func rabbitKeys() []Key {
 	return []Key{
-		{Name: "amqp_url", Default: DefaultAMQPURL, Check: amqpURL, Doc: "Where RabbitMQ is."},
+		{Name: "amqp_url", Default: DefaultAMQPURL, Check: addressOf(DefaultAMQPURL, "amqp", "amqps"), Doc: "Where RabbitMQ is."},
 		{Name: "prefix", Default: scope.DefaultAMQPPrefix, Check: scope.CheckQueue, Doc: "What the names of observers' and groups' queues, of named queues and of exchanges begin with."},
 		{
 			Name: "max_attempts", Kind: Number, Default: int64(protocol.DefaultMaxRetries), Least: 1, Most: protocol.MaxMaxRetries,
@@ -105,14 +104,6 @@ func rabbitKeys() []Key {
 
 // DefaultAMQPURL is where RabbitMQ is by default.
 const DefaultAMQPURL = "amqp://localhost:5672"
-
-func amqpURL(text string) error {
-	at, err := url.Parse(text)
-	if err != nil || at.Host == "" || at.Scheme != "amqp" && at.Scheme != "amqps" {
-		return fmt.Errorf("it is an address such as %s", DefaultAMQPURL)
-	}
-	return nil
-}
 
 // unlessOneOf warns of any value but these.
 func unlessOneOf(text string, known ...string) func(any) string {

@@ -1,12 +1,7 @@
 package config
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
-	"net"
-	"net/url"
-	"slices"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -31,14 +26,10 @@ type Pulsar struct {
 
 // PulsarOf reads it; false if another adapter is chosen.
 func PulsarOf(a protocol.Adapter) (Pulsar, bool) {
-	c := Pulsar{
+	return configOf(AdapterPulsar, a, Pulsar{
 		URL: DefaultPulsarURL, AdminURL: DefaultPulsarAdminURL, DelayMs: DefaultPulsarDelayMs,
 		Tenant: scope.DefaultPulsarTenant, Namespace: scope.DefaultPulsarNamespace,
-	}
-	if a.Name != AdapterPulsar {
-		return c, false
-	}
-	return c, len(a.Config) == 0 || json.Unmarshal(a.Config, &c) == nil
+	})
 }
 
 func pulsarKeys() []Key {
@@ -55,24 +46,12 @@ func pulsarKeys() []Key {
 	}
 }
 
-// addressOf refuses what is no address of these schemes.
-func addressOf(example string, schemes ...string) func(text string) error {
-	return func(text string) error {
-		at, err := url.Parse(text)
-		if err == nil && at.Hostname() != "" && slices.Contains(schemes, at.Scheme) {
-			return nil
-		}
-		return fmt.Errorf("it is an address such as %s", example)
-	}
-}
-
 // pulsarPlace is the namespace.
 func pulsarPlace(config json.RawMessage) (string, error) {
 	c, _ := PulsarOf(protocol.Adapter{Name: AdapterPulsar, Config: config})
-	at, err := url.Parse(c.URL)
+	server, _, err := serverOf("url", c.URL, "6650", "6651")
 	if err != nil {
-		return "", protocol.Errorf(protocol.CodeInvalidArgs, "url is no address")
+		return "", err
 	}
-	port := map[bool]string{false: "6650", true: "6651"}[at.Scheme == "pulsar+ssl"]
-	return fmt.Sprintf("%s://%s/%s/%s", at.Scheme, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), port)), c.Tenant, c.Namespace), nil
+	return server + "/" + c.Tenant + "/" + c.Namespace, nil
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-const guard = 30 * time.Second
+const guard = 3 * time.Minute
 
 // counting runs jobs and sees how many run at once.
 type counting struct {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
@@ -23,7 +24,7 @@ func (s *Service) bury(ctx context.Context, doc *executionDoc) (*executionDoc, e
 	if err != nil || first.Live > 0 {
 		return nil, err
 	}
-	again, err := s.tell(ctx, requestOf(doc))
+	again, err := s.tellClosed(ctx, doc)
 	if err != nil || again.Live > 0 || again.Arrived != first.Arrived || again.Epoch != first.Epoch {
 		return nil, err
 	}
@@ -35,7 +36,7 @@ func (s *Service) bury(ctx context.Context, doc *executionDoc) (*executionDoc, e
 	return end, s.forget(ctx, end)
 }
 
-// forget has everybody forget an execution that is gone.
+// forget has everybody forget an execution that is gone, and notes when they have.
 func (s *Service) forget(ctx context.Context, doc *executionDoc) error {
 	id := doc.Execution.Execution
 	if err := s.rest(ctx, id); err != nil {
@@ -45,15 +46,31 @@ func (s *Service) forget(ctx context.Context, doc *executionDoc) error {
 		return err
 	}
 	for range forgetTries {
-		sum, err := s.tell(ctx, requestOf(doc))
-		if err != nil || sum.Queues == 0 {
+		sum, err := s.tellClosed(ctx, doc)
+		if err != nil {
 			return err
+		}
+		if sum.Queues == 0 {
+			return s.forgotten(ctx, doc)
 		}
 		if !mesh.Pause(ctx, tellAgain) {
 			return ctx.Err()
 		}
 	}
 	return nil // the next look goes on
+}
+
+func (s *Service) forgotten(ctx context.Context, doc *executionDoc) error {
+	if doc.Forgotten {
+		return nil
+	}
+	next := *doc
+	next.Forgotten = true
+	err := s.putExecution(ctx, &next)
+	if errors.Is(err, errMoved) {
+		return nil // another registry has noted it, or it is reopened
+	}
+	return err
 }
 
 // buryAll looks at closed executions again and again: it finishes what a close
@@ -79,13 +96,20 @@ func (s *Service) buryAll(ctx context.Context) {
 func (s *Service) look(ctx context.Context, doc *executionDoc, worked map[string]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
+	done, err := s.closed.turn(ctx, doc.Execution.Execution)
+	if err != nil {
+		return err
+	}
+	defer done()
 	switch {
+	case !s.closed.current(doc):
+		return nil // it has changed meanwhile: the next look is at that
 	case doc.State != protocol.ExecutionGone:
 		_, err := s.bury(ctx, doc)
 		return err
 	case time.Now().After(doc.Until):
 		return s.reopen(ctx, doc) // its tombstones have ended by themselves
-	case worked[doc.Execution.Execution]:
+	case !doc.Forgotten || worked[doc.Execution.Execution]:
 		return s.forget(ctx, doc)
 	}
 	return nil

@@ -67,13 +67,14 @@ func TestAnIDIsKeptForWhoLeftItBehind(t *testing.T) {
 }
 
 func TestGraceIsASettingOfItsOwn(t *testing.T) {
+	t.Parallel()
 	server := meshtest.Server(t)
 	mustStart(t, server, grace(1000))
 	mustLanes(t, server)
 	nc := meshtest.Connect(t, server)
 	has(t, nc, named("w1", "billing", ""))
-	bye(t, nc, "w1")
 	left := time.Now()
+	bye(t, nc, "w1")
 	if ok, _ := has(t, nc, named("w2", "mail", "")); ok && time.Since(left) < time.Second {
 		t.Error("within the grace it is another's")
 	}
@@ -106,6 +107,7 @@ func TestAnIDThatIsGivenUpIsFree(t *testing.T) {
 // The grace outlives the registry, and begins again when the registry does:
 // nobody could come back meanwhile.
 func TestGraceOutlivesTheRegistry(t *testing.T) {
+	t.Parallel()
 	server := meshtest.Server(t)
 	r := mustStart(t, server, grace(2000))
 	mustLanes(t, server)
@@ -131,6 +133,7 @@ func TestGraceOutlivesTheRegistry(t *testing.T) {
 // While NATS is away for longer than the grace, none ends: neither that of an id
 // which was left behind, nor an observer's own.
 func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first, err := natsserver.Start(meshtest.Context(t), natsserver.Options{DataDir: dir, Port: -1})
 	if err != nil {
@@ -146,8 +149,7 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 	live.Subscriptions[0].ObserverID = "live"
 	has(t, nc, live)
 	bye(t, nc, "w1")
-	second := mustRestart(t, first, dir, 4*time.Second)
-	back := time.Now()
+	second, back := mustRestart(t, first, dir, 4*time.Second)
 	fresh := meshtest.Connect(t, second)
 	meshtest.Eventually(t, "the registry is back", func() bool {
 		_, err := mesh.Request[protocol.Settings](meshtest.Context(t), fresh, protocol.SubjectSettings, protocol.Empty{})
@@ -167,6 +169,7 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 
 // A silent worker with observers is not gone within a grace of the start.
 func TestObserversHaveTheirGraceAfterAStart(t *testing.T) {
+	t.Parallel()
 	server := meshtest.Server(t)
 	o := grace(3000)
 	o.Silence = silence
@@ -176,10 +179,17 @@ func TestObserversHaveTheirGraceAfterAStart(t *testing.T) {
 	has(t, nc, named("w1", "billing", ""))
 	hello(t, nc, one("w2", execution, "r"))
 	mustStop(t, r)
+	next := events(t, nc)
 	back := time.Now()
 	mustStart(t, server, registry.Options{Silence: silence})
-	meshtest.Eventually(t, "one without observers is gone", func() bool { return len(workers(t, nc)) == 1 })
-	meshtest.Eventually(t, "the other too", func() bool { return len(workers(t, nc)) == 0 })
+	for _, want := range []string{"w2", "w1"} { // w1 has observers
+		if w := gone(t, next); w.ID != want {
+			t.Errorf("%s is gone, want %s", w.ID, want)
+		}
+	}
+	if listed := workers(t, nc); len(listed) != 0 {
+		t.Errorf("%+v are still listed", listed)
+	}
 	if early := 3*time.Second - time.Since(back); early > 0 {
 		t.Errorf("%v before its grace was over", early)
 	}

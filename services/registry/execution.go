@@ -23,6 +23,45 @@ type executions struct {
 	docs map[string]*executionDoc
 	// told is the number of ledgers of each service, once it is known.
 	told map[string]int
+	// busy are those that are being closed, reopened or looked after here.
+	busy map[string]chan struct{}
+}
+
+// turn waits until nobody else here closes, reopens or looks after an execution, and
+// keeps others from it until done: what one of them tells the ledgers must not come
+// after what the other was answered.
+func (x *executions) turn(ctx context.Context, id string) (done func(), err error) {
+	own := make(chan struct{})
+	for {
+		x.mu.Lock()
+		other := x.busy[id]
+		if other == nil {
+			x.busy[id] = own
+		}
+		x.mu.Unlock()
+		if other == nil {
+			return func() { x.leave(id, own) }, nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (x *executions) leave(id string, own chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.busy, id)
+	close(own)
+}
+
+// current says whether a record is what is known of its execution.
+func (x *executions) current(doc *executionDoc) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.docs[doc.Execution.Execution] == doc
 }
 
 // see takes a record, if it is newer than what is known.
@@ -79,6 +118,11 @@ func (s *Service) closeExecution(ctx context.Context, q protocol.ExecutionCloseR
 	if err := scope.CheckExecution(q.Execution); err != nil {
 		return protocol.Execution{}, err
 	}
+	done, err := s.closed.turn(ctx, q.Execution)
+	if err != nil {
+		return protocol.Execution{}, err
+	}
+	defer done()
 	doc, err := s.recordClose(ctx, q)
 	if err != nil {
 		return protocol.Execution{}, err
@@ -93,7 +137,7 @@ func (s *Service) closeExecution(ctx context.Context, q protocol.ExecutionCloseR
 		return protocol.Execution{}, err
 	}
 	for doc.State == protocol.ExecutionPurged && sum.Live > 0 && mesh.Pause(ctx, tellAgain) {
-		if sum, err = s.tell(ctx, requestOf(doc)); err != nil {
+		if sum, err = s.tellClosed(ctx, doc); err != nil {
 			return protocol.Execution{}, err
 		}
 	}
@@ -144,6 +188,11 @@ func (s *Service) reopenExecution(ctx context.Context, q protocol.ExecutionReope
 	if err := scope.CheckExecution(q.Execution); err != nil {
 		return protocol.Empty{}, err
 	}
+	done, err := s.closed.turn(ctx, q.Execution)
+	if err != nil {
+		return protocol.Empty{}, err
+	}
+	defer done()
 	doc, err := s.store.execution(ctx, q.Execution)
 	if err != nil {
 		return protocol.Empty{}, err

@@ -18,6 +18,8 @@ const executionKey = "execution."
 type executionDoc struct {
 	document.Head
 	protocol.Execution
+	// Forgotten: it is gone, and no ledger knows anything of it any more.
+	Forgotten bool `json:"forgotten,omitempty"`
 
 	revision uint64 // in the bucket; 0: not there
 }

@@ -1,9 +1,13 @@
 package registry_test
 
 import (
+	"encoding/json"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
@@ -67,4 +71,40 @@ func TestATombstoneEnds(t *testing.T) {
 		subs := request[protocol.SubscriptionsPage](t, nc, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Execution: execution})
 		return len(page.Executions) == 0 && len(subs.Subscriptions) == 1
 	})
+}
+
+// A ledger that cannot forget an execution yet, since somebody still uses it there, is
+// told again until it has.
+func TestWhoCannotForgetIsToldAgain(t *testing.T) {
+	t.Parallel()
+	server := meshtest.Server(t)
+	lane := mustLanes(t, server)
+	mustStart(t, server, registry.Options{})
+	var told atomic.Int64
+	forgotten := make(chan struct{}, lanes*1000)
+	if _, err := lane.nc.Subscribe(protocol.SubjectLane+"*."+protocol.VerbClose, func(m *nats.Msg) {
+		var q protocol.CloseRequest
+		var r protocol.CloseReply
+		if json.Unmarshal(m.Data, &q) == nil && q.Forget {
+			if r.Queues = 1; told.Add(1) > 50*lanes { // more than a close waits for
+				r.Queues = 0
+				forgotten <- struct{}{}
+			}
+		}
+		body, err := json.Marshal(r)
+		if err == nil {
+			err = m.Respond(body)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	nc := meshtest.Connect(t, server)
+	closed := request[protocol.Execution](t, nc, protocol.SubjectExecutionClose, protocol.ExecutionCloseRequest{Execution: execution})
+	if closed.State != protocol.ExecutionGone {
+		t.Errorf("closed: %+v", closed)
+	}
+	meshtest.Eventually(t, "both to have forgotten", func() bool { return len(forgotten) >= lanes })
 }

@@ -105,7 +105,7 @@ func New(o Options) (*Service, error) {
 	o.Mesh.Logger = cmp.Or(o.Mesh.Logger, log)
 	s := &Service{o: o, log: log, done: make(chan struct{}), events: make(chan event, maxFeed)}
 	s.known = newDirectory()
-	s.closed = executions{docs: map[string]*executionDoc{}, told: map[string]int{}}
+	s.closed = executions{docs: map[string]*executionDoc{}, told: map[string]int{}, busy: map[string]chan struct{}{}}
 	s.alive = newPresence(o.Silence)
 	s.confirmed.revisions = map[string]uint64{}
 	s.configuration.see(complete(&configDoc{}))

@@ -12,6 +12,7 @@ import (
 // Beside a registry of before there was a configuration a router starts, on the
 // built-in adapter.
 func TestARegistryWithoutConfiguration(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", func(o *router.Options) { o.Configured = true })
 }
@@ -19,6 +20,7 @@ func TestARegistryWithoutConfiguration(t *testing.T) {
 // Jobs run in their takers' namespaces where somebody tells what functions there
 // are; without it a router does not start, and says so.
 func TestTakersNamespacesNeedFunctions(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.serve(protocol.SubjectConfig, func([]byte) any {
 		return protocol.StoredConfig{Config: protocol.Config{RunJobsIn: "worker", Adapter: protocol.Adapter{Name: "builtin"}}}

@@ -77,6 +77,7 @@ func (f *fixture) restore(config jetstream.StreamConfig, frames []*jetstream.Raw
 // decided, and is handled again, or everything behind it follows it and nothing
 // of that is handled.
 func TestADiversionThatWasCutIsEnded(t *testing.T) {
+	t.Parallel()
 	f := newFixtureOf(t, smallFrames)
 	f.keep("retry")
 	f.keep("dlq")

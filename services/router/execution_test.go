@@ -29,6 +29,7 @@ func (f *fixture) closing(q protocol.CloseRequest) (left, queues int64) {
 // What a purge finds under way is dropped as soon as that is over: a delivery
 // whose verdict is awaited goes nowhere, one in a handler's hands is superseded.
 func TestPurgeAndWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.deciding(nil)
 	f.router("a", nil)
@@ -75,6 +76,7 @@ func TestPurgeAndWhatIsUnderWay(t *testing.T) {
 // While nobody knows where scheduled messages wait, they wait here, and are
 // neither early nor lost; once it is known, they go there.
 func TestScheduledBeforeRetryWasEverStarted(t *testing.T) {
+	t.Parallel()
 	f := newFixtureAlone(t)
 	s := f.router("a", nil)
 	p := f.program(queueOf("r"), nil)

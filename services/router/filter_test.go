@@ -29,6 +29,7 @@ func (f *fixture) member(topic, group, filter string, change func(*protocol.Subs
 // nothing left out that it may want, and takes nothing; others of its group go
 // on.
 func TestAFilterThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	const queue = "news::@g"
@@ -70,6 +71,7 @@ func TestAFilterThatCannotBeRead(t *testing.T) {
 // lane's next owner learns of them one by one. Each message goes to one who wants
 // it, and what none wants to nobody.
 func TestABacklogForMembersWithFilters(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	first := f.router("a", nil)
 	const queue, messages, kinds = "news::@g", 3000, 6

@@ -14,6 +14,7 @@ import (
 // A router does not start beside somebody else who takes enqueued jobs, and does
 // beside another router.
 func TestForeignProviderIsRefused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	start := func() error {

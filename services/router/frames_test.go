@@ -56,6 +56,7 @@ func (p *program) endAll(outcomes map[*nats.Msg]protocol.Outcome) {
 }
 
 func TestFramesOfDeliveriesAndOutcomes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	for range 4 {
@@ -83,6 +84,7 @@ func TestFramesOfDeliveriesAndOutcomes(t *testing.T) {
 
 // A frame that nobody takes is not lost: all of it comes when somebody does.
 func TestFrameThatNobodyTakes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	for range 5 {
@@ -108,6 +110,7 @@ func TestFrameThatNobodyTakes(t *testing.T) {
 // A worker says for a single delivery of a frame what NATS would say for one
 // that nobody took: the others stay with it.
 func TestOneOfAFrameIsNotTaken(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	f.published("r")
@@ -127,6 +130,7 @@ func TestOneOfAFrameIsNotTaken(t *testing.T) {
 }
 
 func TestMalformedOutcomesChangeNothing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	f.published("r")

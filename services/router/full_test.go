@@ -14,6 +14,7 @@ import (
 // While the log has no room, publishers are told so; what was in the router's
 // hands by then is stored and answered when there is room again.
 func TestNoRoomIsSaid(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	f.published("r")

@@ -29,6 +29,7 @@ func (f *fixture) server(function string) *program {
 // A question to the registry that fails says nothing of who serves a function:
 // it is asked again soon.
 func TestAFailedLookIsRepeated(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.failing = 3
 	p := f.server("late")

@@ -1,9 +1,9 @@
-package router
+package router_test
 
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { meshtest.Main(m) }

@@ -26,6 +26,7 @@ func (d *deaf) Stop(context.Context) error {
 // A publish to a lane whose owner is gone is refused soon, not left without an
 // answer; when the lane has an owner again, it is taken.
 func TestPublishesToALaneWithoutAnOwnerAreRefused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	conn, err := mesh.Connect(f.guarded(), mesh.ConnectOptions{URL: f.url, NoBuffer: true})
 	f.must(err)
@@ -51,6 +52,7 @@ func TestPublishesToALaneWithoutAnOwnerAreRefused(t *testing.T) {
 
 // Any of several routers takes any publish, whoever owns its lane.
 func TestAnyRouterTakesAnyPublish(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	f.router("b", nil)

@@ -81,6 +81,7 @@ func (s *frugalStore) DeadLetter(*broker.Entry, broker.Meta) bool  { return fals
 // message, by the broker's name and with what to do; what is only tuned there is
 // a warning.
 func TestBrokersRefuseWhatTheyCannotDo(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", func(o *router.Options) { o.Lanes, o.Brokers, o.Adapter = 1, []broker.Remote{frugal{}}, "frugal" })
 	refused := func(what string, err error) {

@@ -48,13 +48,14 @@ func (p *program) handles(texts ...string) {
 // A queue that nobody observes any more receives its topic for a while, then it
 // keeps what it holds; who observes it next has that, and receives again.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
-	f.set(retaining(3000))
+	f.set(retaining(8000)) // there is something to look at before it ends
 	f.observer().leaves()
 	f.await("the observer to be gone", func() bool { return !f.queueNamed(observerOfNews).DetachedAt.IsZero() })
 	q := f.queueNamed(observerOfNews)
-	if kept := q.ReceivesUntil.Sub(q.DetachedAt); !q.Receiving || kept != 3*time.Second {
+	if kept := q.ReceivesUntil.Sub(q.DetachedAt); !q.Receiving || kept != 8*time.Second {
 		t.Errorf("it receives for %v: %+v", kept, q)
 	}
 	if n := f.listeners("news", "inside"); n != 1 {
@@ -83,6 +84,7 @@ func TestRetention(t *testing.T) {
 // Without a retention it ends with the observer. A change is for those who leave
 // after it.
 func TestRetentionOfNothingAndItsChange(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	f.set(retaining(3_600_000))
@@ -106,15 +108,17 @@ func TestRetentionOfNothingAndItsChange(t *testing.T) {
 // A retention goes on over a restart, and ends after it; what has ended stays
 // so.
 func TestRetentionOutlivesItsRouter(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := f.router("a", nil)
-	f.set(retaining(4000))
+	f.set(retaining(1000))
 	ended := f.subscriber("news", "news::@ended", protocol.KindObserve)
 	ended.leaves()
 	f.await("the retention to end", func() bool {
 		q := f.queueNamed("news::@ended")
 		return q.Queue != "" && !q.Receiving
 	})
+	f.set(retaining(15000)) // a router ends and another starts in that time
 	f.observer().leaves()
 	f.await("the observer to be gone", func() bool { return !f.queueNamed(observerOfNews).DetachedAt.IsZero() })
 	until := f.queueNamed(observerOfNews).ReceivesUntil
@@ -137,6 +141,7 @@ func TestRetentionOutlivesItsRouter(t *testing.T) {
 
 // Whoever has not asked for a time limit has the one that is set now.
 func TestActivationTimeoutFollowsItsSetting(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	f.set(func(s *protocol.Settings) { s.Observers.ActivationTimeoutMs = 3_000_000 })

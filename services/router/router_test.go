@@ -19,6 +19,7 @@ import (
 )
 
 func TestQuotasStopPublishesOnly(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", func(o *router.Options) { o.Limits = router.Limits{QueueMessages: 5} })
 	for range 5 {
@@ -38,6 +39,7 @@ func TestQuotasStopPublishesOnly(t *testing.T) {
 }
 
 func TestQuotaOfTheWholeMesh(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", func(o *router.Options) { o.Limits = router.Limits{TotalMessages: 10} })
 	for i := range 6 {
@@ -58,6 +60,7 @@ func TestQuotaOfTheWholeMesh(t *testing.T) {
 }
 
 func TestQuotaOfBytesCountsWhatIsBeingCommitted(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", func(o *router.Options) { o.Limits = router.Limits{QueueBytes: 1 << 20} })
 	const size, n = 100_000, 40
@@ -81,6 +84,7 @@ func TestQuotaOfBytesCountsWhatIsBeingCommitted(t *testing.T) {
 }
 
 func TestFailuresWaitWhileRetryIsAwayAndFreshFlow(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.deciding(nil)
 	f.router("a", nil)
@@ -108,6 +112,7 @@ func TestFailuresWaitWhileRetryIsAwayAndFreshFlow(t *testing.T) {
 }
 
 func TestVerdictOfTheFutureReturnsTheMessage(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.deciding(func(i protocol.DecideItem) protocol.Decision {
 		if i.Incomplete > 0 {
@@ -128,6 +133,7 @@ func TestVerdictOfTheFutureReturnsTheMessage(t *testing.T) {
 }
 
 func TestStopWaitsForWorkInHand(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := f.router("a", func(o *router.Options) { o.Drain = guard })
 	p := f.program(queueOf("r"), nil)
@@ -148,6 +154,7 @@ func TestStopWaitsForWorkInHand(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := f.router("a", func(o *router.Options) { o.Drain = 50 * time.Millisecond })
 	p := f.program(queueOf("r"), nil)
@@ -169,6 +176,7 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 }
 
 func TestWorkFinishedWhileNobodyOwnedTheLane(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := f.router("a", func(o *router.Options) { o.Drain = 50 * time.Millisecond })
 	p := f.program(queueOf("r"), nil)
@@ -241,6 +249,7 @@ func TestLostOutcomeIsAskedFor(t *testing.T) {
 }
 
 func TestWorkerThatLeavesWithWorkInHand(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	p := f.program(queueOf("r"), nil)
@@ -281,6 +290,7 @@ func (f *fixture) stats() map[string]uint64 {
 }
 
 func TestTwoRoutersShareTheLanes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a := f.router("a", nil)
 	var programs []*program
@@ -358,6 +368,7 @@ func (f *fixture) lanes(instance string) int {
 }
 
 func TestBacklogIsReadAhead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := f.router("a", nil)
 	const n = 2000
@@ -377,6 +388,7 @@ func TestBacklogIsReadAhead(t *testing.T) {
 }
 
 func TestQueuesAreListedInPages(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	for i := range 30 {
@@ -407,6 +419,7 @@ func TestQueuesAreListedInPages(t *testing.T) {
 }
 
 func TestReadySaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	f.await("the router to be ready", func() bool {
@@ -417,6 +430,7 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 }
 
 func TestStartAndStopUnderLoad(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	p := f.program(queueOf("r"), nil)
 	p.acknowledgeAll()

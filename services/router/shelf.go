@@ -101,7 +101,7 @@ func (o *openLane) actOnWaiting(ctx context.Context, q protocol.BrokerWaitingAct
 		return reply, err
 	}
 	for _, f := range far {
-		n, err := f.actOnWaiting(ctx, broker.Action{Redrive: q.Action == release, ID: id, By: q.By})
+		n, err := f.actOnWaiting(ctx, broker.Action{Redrive: q.Action == release, ID: id, By: q.By, Hurry: o.hurrying(f.Name(), q.By)})
 		reply.Count += n
 		if q.Action == cancel {
 			o.countActed(f.queue, discard, n)
@@ -111,6 +111,38 @@ func (o *openLane) actOnWaiting(ctx context.Context, q protocol.BrokerWaitingAct
 		}
 	}
 	return reply, nil
+}
+
+// hurrying has the lane note that messages of a broker's are due.
+func (o *openLane) hurrying(name, by string) func(ctx context.Context, all []broker.Letter) error {
+	return func(ctx context.Context, all []broker.Letter) error {
+		said := make(chan error, 1)
+		told, err := ask(ctx, o, func(l *lane) bool {
+			r := l.remoteOf(name)
+			if r == nil {
+				return false
+			}
+			s, does := r.store.(broker.Hurrying)
+			if does {
+				s.Hurry(all, by, func(err error) { said <- err })
+			}
+			return does
+		})
+		switch {
+		case err != nil:
+			return err
+		case !told:
+			return errMoving
+		}
+		select {
+		case err := <-said:
+			return err
+		case <-o.running.Done():
+			return errMoving
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (f *farQueue) actOnWaiting(ctx context.Context, a broker.Action) (int64, error) {

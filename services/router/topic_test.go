@@ -64,6 +64,7 @@ func (f *fixture) queueNamed(name string) protocol.QueueInfo {
 // Whichever router takes a publish, it is stored where the topic lies, also of
 // a topic whose name ends as a mark begins.
 func TestTopicsOverTwoRouters(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	f.router("b", nil)
@@ -95,6 +96,7 @@ func TestTopicsOverTwoRouters(t *testing.T) {
 // A queue that is full refuses for all, so that nobody misses what others have;
 // a message for many queues has the bytes of one.
 func TestQuotasOfTopics(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const size = 1000
 	f.router("a", func(o *router.Options) { o.Limits = router.Limits{QueueMessages: 5, TotalBytes: 10 * size} })
@@ -162,6 +164,7 @@ func TestBindingsOutliveTheirOwner(t *testing.T) {
 
 // A record that is older than what a router knows changes nothing.
 func TestOlderRecordsAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.router("a", nil)
 	p := f.subscriber("news", "news::listen:y", protocol.KindListen)

@@ -106,10 +106,7 @@ func (p *place) handle(execution, route string, h client.Handler, opts ...client
 // and so many are dead.
 func (p *place) awaitRest(execution, route string, dead int64) {
 	p.Helper()
-	harness.AwaitWithin(p, 2*harness.Guard, route+" to come to rest", func() bool {
-		q := p.mesh.Queue(execution, route)
-		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
-	})
+	p.mesh.AwaitDead(execution, route, dead)
 }
 
 // counted is one of the mesh's counters.

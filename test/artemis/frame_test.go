@@ -19,7 +19,8 @@ func frames(t *testing.T, server *live.Artemis) {
 	tap := newTap(t, server)
 	p := on(t, server, tap.url())
 	for name, test := range map[string]func(*place, *wiretap){
-		"OfOutcomes": (*place).framesOfOutcomes, "CopyUnconfirmed": (*place).copyUnconfirmed, "Reissued": (*place).reissued,
+		"OfOutcomes": (*place).framesOfOutcomes, "Reissued": (*place).reissued,
+		"CopyUnconfirmed": (*place).copyUnconfirmed, "CopyUnwritten": (*place).copyUnwritten, "PublishUnconfirmed": (*place).publishUnconfirmed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(&place{T: t, mesh: p.mesh.For(t), server: server, client: p.client}, tap)
@@ -88,44 +89,65 @@ func (p *place) timestamps(f *frame.Frame) {
 }
 
 // copyUnconfirmed: while the broker's receipt of a retry's copy does not come, the
-// original stays with the broker. It is handled once more in the end.
-func (p *place) copyUnconfirmed(tap *wiretap) {
-	held := make(chan string, 100)
-	copies := map[string]bool{} // receipts of frames that carry a second attempt
-	tap.hold(func(f *frame.Frame) bool {
-		switch f.Command {
-		case frame.SEND:
-			if f.Header.Get(protocol.HeaderAttempt) == "2" {
-				copies[f.Header.Get(frame.Receipt)] = true
-			}
-		case frame.RECEIPT:
-			if id := f.Header.Get(frame.ReceiptId); copies[id] {
-				held <- id
-				return true
-			}
-		}
-		return false
-	})
-	handled := make(chan int, 100)
-	p.handle("unconfirmed", "tasks", func(_ context.Context, d *client.Delivery) error {
-		handled <- d.Attempt
-		if d.Attempt == 1 {
-			return errFails
-		}
-		return nil
-	}, client.Backoff(time.Second))
-	p.publish(client.Queue("unconfirmed", "tasks"), "x")
-	harness.Receive(p, "the first attempt", handled)
-	harness.Receive(p, "the receipt of the copy", held)
-	if q := p.server.Queues(p)["unconfirmed/tasks"]; q.Delivering != 1 {
+// original stays with the broker. It is not handled again when the connection is lost
+// meanwhile, since what its handler said is known.
+func (p *place) copyUnconfirmed(tap *wiretap) { p.copyInterrupted(tap, "unconfirmed", frame.RECEIPT) }
+
+// copyUnwritten: nor is it if the broker has not even got the copy.
+func (p *place) copyUnwritten(tap *wiretap) { p.copyInterrupted(tap, "unwritten", frame.SEND) }
+
+// copyInterrupted has the copy, or its receipt, not get through, and cuts the
+// connections.
+func (p *place) copyInterrupted(tap *wiretap, execution, lost string) {
+	const backoff = time.Second
+	stopped := tap.stop(lost, func(f *frame.Frame) bool { return f.Header.Get(protocol.HeaderAttempt) == "2" })
+	deliveries, _ := p.work(execution, "tasks", client.Backoff(backoff))
+	p.publish(client.Queue(execution, "tasks"), "x")
+	first := harness.Receive(p, "the first attempt", deliveries)
+	failed := time.Now()
+	first.End <- errFails
+	harness.Receive(p, "the copy to be interrupted", stopped)
+	if q := p.server.Queues(p)[execution+"/tasks"]; q.Delivering != 1 {
 		p.Errorf("the original was let go: %+v", q)
 	}
-	tap.hold(nil)
 	tap.cut()
 	tap.mend()
-	harness.Await(p, "the second attempt", func() bool { return harness.Receive(p, "an attempt", handled) == 2 })
-	p.awaitRest("unconfirmed", "tasks", 0)
-	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, "unconfirmed/tasks") == 0 })
+	second := harness.Receive(p, "the second attempt", deliveries)
+	if waited := time.Since(failed); second.Attempt != 2 || waited < backoff {
+		p.Errorf("attempt %d comes after %v", second.Attempt, waited)
+	}
+	second.End <- nil
+	p.awaitRest(execution, "tasks", 0)
+	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, execution+"/tasks") == 0 })
+	if q := p.mesh.Queue(execution, "tasks"); q.Counters[protocol.CountDelivered] != 2 || q.Counters[protocol.CountRetried] != 1 {
+		p.Errorf("counted are %v", q.Counters)
+	}
+}
+
+// publishUnconfirmed: what was stored and not confirmed, since the connection was lost,
+// and is published again with its id, is one message.
+func (p *place) publishUnconfirmed(tap *wiretap) {
+	stopped := tap.stop(frame.RECEIPT, func(f *frame.Frame) bool { return string(f.Body) == "in doubt" })
+	publish := func() error {
+		_, err := p.client.Publish(p.Context(), client.Queue("doubt", "tasks"), []byte("in doubt"), client.DedupID("once"))
+		return err
+	}
+	said := make(chan error, 1)
+	go func() { said <- publish() }()
+	harness.Receive(p, "the receipt to be lost", stopped)
+	tap.cut()
+	tap.mend()
+	if harness.Receive(p, "an answer", said) != nil { // else the client has published it again itself
+		harness.Await(p, "it to be published again", func() bool { return publish() == nil })
+	}
+	harness.Await(p, "both to be there", func() bool { return p.server.Depth(p, "doubt/tasks") == 2 })
+	deliveries, _ := p.work("doubt", "tasks")
+	harness.Receive(p, "the message", deliveries).End <- nil
+	p.awaitRest("doubt", "tasks", 0)
+	harness.Await(p, "the queue to be empty", func() bool { return p.server.Depth(p, "doubt/tasks") == 0 })
+	if q := p.mesh.Queue("doubt", "tasks"); q.Counters[protocol.CountDelivered] != 1 || q.Counters[protocol.CountPublished] != 1 {
+		p.Errorf("counted are %v", q.Counters)
+	}
 }
 
 // connectionCut: what was delivered on a connection that is gone is not

@@ -120,6 +120,51 @@ func TestVanishing(t *testing.T) {
 	}
 }
 
+// TestKilledRouter: what waits at the broker comes in its own time when the router is
+// killed meanwhile, and at once if it was let go before that.
+func TestKilledRouter(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	p := on(t, server, server.URL())
+	const delay = 2 * time.Second
+	delays := map[string]time.Duration{"waits": delay, "hurried": time.Hour}
+	failed, ids := map[string]time.Time{}, map[string]string{}
+	for route, backoff := range delays {
+		deliveries, w := p.work("killed", route, client.Backoff(backoff))
+		ids[route] = p.publish(client.Queue("killed", route), route).MessageID
+		d := harness.Receive(t, "the first attempt", deliveries)
+		failed[route] = time.Now()
+		d.End <- errFails
+		p.awaitWaiting(route, func(waiting int64) bool { return waiting == 1 || time.Since(failed[route]) > backoff })
+		if err := w.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.letGo(ids["hurried"])
+	p.awaitWaiting("hurried", func(waiting int64) bool { return waiting == 0 })
+	p.mesh.Kill()
+	p.mesh.Restart()
+	p.client = p.mesh.Connect()
+	for route := range delays {
+		deliveries, _ := p.work("killed", route)
+		d := harness.Receive(t, "the second attempt", deliveries)
+		if waited := time.Since(failed[route]); d.ID != ids[route] || d.Attempt != 2 || route == "waits" && waited < delay {
+			t.Errorf("%s comes as attempt %d after %v", d.Data, d.Attempt, waited)
+		}
+		if told := p.mesh.Run("why", d.ID); strings.Contains(told.Stdout, "let go before its time") != (route == "hurried") {
+			t.Errorf("whether it was let go: %+v", told)
+		}
+		d.End <- nil
+		p.awaitRest("killed", route, 0)
+	}
+}
+
+// awaitWaiting waits for how many messages of a route wait.
+func (p *place) awaitWaiting(route string, is func(waiting int64) bool) {
+	p.Helper()
+	harness.Await(p, "what waits in "+route, func() bool { return is(p.server.Queues(p)["killed/"+route].Scheduled) })
+}
+
 // moved: messages move to the broker and away from it while they are published and
 // handled, and nothing is lost, handled twice or out of order. A broker that cannot be
 // used changes nothing.

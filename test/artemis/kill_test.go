@@ -1,11 +1,8 @@
 package artemis_test
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +67,8 @@ func TestDelays(t *testing.T) {
 	}
 }
 
+const backoff = 100 * time.Millisecond // of loads
+
 // moments are those at which a broker is killed: just after it was sent a frame that
 // a client wants to be sure of.
 var moments = []struct {
@@ -99,31 +98,26 @@ func TestKilledBroker(t *testing.T) {
 	tap := newTap(t, server)
 	tap.forget()
 	p := on(t, server, tap.url())
-	l := p.load("kill")
+	l := harness.BeginLoad(t, p.mesh, "kill", backoff, client.Backoff(backoff))
 	harness.Await(t, "all kinds of messages", func() bool {
 		q := p.mesh.Queue("kill", "tasks")
 		return q.Dead > 0 && q.Counters[protocol.CountRetried] > 0 && q.Counters[protocol.CountAcknowledged] > 10
 	})
-	rounds := 3
-	soak, began := harness.Soak(t), time.Now()
-	if soak > 0 {
-		rounds = 20
-	}
 	now, _ := server.Connections(t)
-	for n := 0; n < rounds || time.Since(began) < soak; n++ {
+	for range harness.Rounds(t, 3, 20) {
 		for _, moment := range moments {
 			harness.Receive(t, moment.name, tap.seen(moment.is))
 			server.Kill(t)
 			server.Start(t)
 			began := time.Now()
-			l.progress(50)
+			l.Progress(50)
 			t.Logf("messages flow %v after the start that followed %s", time.Since(began), moment.name)
 			if again, ever := server.Connections(t); ever > 2*now {
 				t.Errorf("%d connections are there and %d were made after the start, %d before", again, ever, now)
 			}
 		}
 	}
-	l.finish()
+	p.finish(l)
 	if ids := tap.stale(); len(ids) > 0 {
 		t.Errorf("the broker should not have been sent: %v", ids)
 	}
@@ -135,126 +129,52 @@ func TestKilledBroker(t *testing.T) {
 func failingLink(t *testing.T, server *live.Artemis) {
 	link := harness.NewLink(t, server.Address())
 	p := on(t, server, strings.Replace(server.URL(), server.Address(), link.Address(), 1))
-	l := p.load("link")
-	l.progress(100)
+	l := harness.BeginLoad(t, p.mesh, "link", backoff, client.Backoff(backoff))
+	l.Progress(100)
 	_, before := server.Connections(t)
 	now, _ := server.Connections(t)
 	slow := func() { link.Slow(100, 50) }
 	for name, fails := range map[string]func(){"cut": link.Cut, "half open": link.HalfOpen, "slow": slow} {
 		fails()
 		if name == "slow" {
-			l.progress(20)
+			l.Progress(20)
 		} else {
 			harness.Await(t, "the broker to be missed while the link is "+name, func() bool { return !p.mesh.Ready() })
 		}
 		link.Mend()
 		began := time.Now()
-		l.progress(100)
+		l.Progress(100)
 		t.Logf("messages flow %v after the link was %s", time.Since(began), name)
 	}
-	l.finish()
+	p.finish(l)
+	p.purgedAway(link)
 	if _, after := server.Connections(t); after-before > 10*now {
 		t.Errorf("%d connections were made, of %d at a time", after-before, now)
 	}
 	p.noErrors()
 }
 
-// load publishes to one queue all the time, and works there: one of ten messages is
-// rejected, half of the others fail first.
-type load struct {
-	*place
-	execution string
-	stop      chan struct{}
-	running   sync.WaitGroup
-	published atomic.Int64
-	confirmed sync.Map // by id: whether it is to be rejected
-	handled   sync.Map
-}
-
-func (p *place) load(execution string) *load {
+// purgedAway: an execution that is purged while its broker is away leaves nothing there
+// once it is back.
+func (p *place) purgedAway(link *harness.Link) {
 	p.Helper()
-	l := &load{place: p, execution: execution, stop: make(chan struct{})}
-	p.handle(execution, "tasks", l.handler, client.Backoff(100*time.Millisecond), client.Concurrency(50))
-	for range 4 {
-		l.running.Go(l.publishing)
+	p.publish(client.Queue("purged", "tasks"), "x")
+	link.Cut()
+	harness.Await(p, "the broker to be missed", func() bool { return !p.mesh.Ready() })
+	if _, err := p.mesh.Close("purged", true); err != nil {
+		p.Fatal(err)
 	}
-	p.Cleanup(l.end)
-	return l
+	link.Mend()
+	harness.Await(p, "its queue to be gone", func() bool { return p.server.Depth(p, "purged/tasks") == -1 })
 }
 
-func (l *load) handler(_ context.Context, d *client.Delivery) error {
-	last := d.Data[len(d.Data)-1]
-	switch {
-	case last == '3':
-		return client.Reject(errFails)
-	case d.Attempt == 1 && last%2 == 0: // an even digit
-		return errFails
-	}
-	l.handled.Store(d.ID, true)
-	return nil
-}
-
-func (l *load) publishing() {
-	for n := 0; ; n++ {
-		select {
-		case <-l.stop:
-			return
-		default:
-		}
-		r, err := l.client.Publish(l.Context(), client.Queue(l.execution, "tasks"), []byte{byte('0' + n%10)})
-		if err == nil {
-			l.confirmed.Store(r.MessageID, n%10 == 3)
-			l.published.Add(1)
-		}
-	}
-}
-
-// progress waits until so many more are confirmed, and handled.
-func (l *load) progress(n int64) {
-	l.Helper()
-	published, handled := l.published.Load(), count(&l.handled)
-	harness.AwaitWithin(l, 2*harness.Guard, "messages to flow", func() bool {
-		return l.published.Load() >= published+n && count(&l.handled) >= handled+n/4
-	})
-}
-
-func count(m *sync.Map) (n int64) {
-	m.Range(func(any, any) bool { n++; return true })
-	return n
-}
-
-func (l *load) end() {
-	select {
-	case <-l.stop:
-	default:
-		close(l.stop)
-	}
-	l.running.Wait()
-}
-
-// finish ends the load and looks for each message.
-func (l *load) finish() {
-	l.Helper()
-	l.end()
-	harness.AwaitWithin(l, 2*harness.Guard, "all to come to rest", func() bool {
-		q := l.mesh.Queue(l.execution, "tasks")
-		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0
-	})
-	dead := map[string]bool{}
-	for _, letter := range l.mesh.Dead("/queue/" + l.execution + "/tasks") {
-		dead[letter.MessageID] = true
-	}
-	lost := 0
-	l.confirmed.Range(func(id, rejected any) bool {
-		_, ran := l.handled.Load(id)
-		if rejected.(bool) && !dead[id.(string)] || !rejected.(bool) && !ran {
-			lost++
-			l.Errorf("%v was confirmed and is gone (to be rejected: %v)", id, rejected)
-		}
-		return lost < 10
-	})
-	if n := l.server.Depth(l, "DLQ"); n != 0 {
-		l.Errorf("the broker has given up %d messages of its own", n)
+// finish ends a load: the mesh has lost nothing, and the broker has given up nothing of
+// its own.
+func (p *place) finish(l *harness.Load) {
+	p.Helper()
+	l.Finish()
+	if n := p.server.Depth(p, "DLQ"); n != 0 {
+		p.Errorf("the broker has given up %d messages of its own", n)
 	}
 }
 

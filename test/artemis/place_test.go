@@ -56,7 +56,7 @@ func parts(t *testing.T, server *live.Artemis) {
 // stages: at each a message is where it is said to be, the broker holds the copy
 // that waits until its time, and the attempt is to be read there.
 func (p *place) stages() {
-	const backoff = 1500 * time.Millisecond
+	const backoff = time.Hour
 	r := p.publish(client.Queue("stages", "tasks"), "x", client.Header("x-tenant", "acme"))
 	if r.Broker != "artemis" {
 		p.Errorf("the receipt names the broker %q", r.Broker)
@@ -82,13 +82,22 @@ func (p *place) stages() {
 		p.Errorf("it is scheduled %v early", early)
 	}
 	harness.Await(p, "the original to be gone", func() bool { return p.server.Depth(p, "stages/tasks") == 1 })
+	p.letGo(r.MessageID)
 	second := harness.Receive(p, "the second attempt", deliveries)
-	if waited := time.Since(failed); waited < backoff || second.Attempt != 2 {
-		p.Errorf("it came back as attempt %d after %v", second.Attempt, waited)
+	if second.Attempt != 2 {
+		p.Errorf("it came back as attempt %d", second.Attempt)
 	}
 	second.End <- errFails
 	p.awaitRest("stages", "tasks", 1)
 	p.deadLetter(r.MessageID)
+}
+
+// letGo has what waits not wait any longer.
+func (p *place) letGo(id string) {
+	p.Helper()
+	if c := p.mesh.Run("retry", "now", id); c.Code != 0 {
+		p.Fatalf("letting it go: %+v", c)
+	}
 }
 
 // deadLetter: it is in the queue's place for them, and says what happened.
@@ -119,13 +128,14 @@ func (p *place) plainClient() {
 	for name, value := range headers {
 		opts = append(opts, client.Header(name, value))
 	}
-	p.publish(client.Queue("plain", "tasks"), "\x00\xff{}", opts...)
-	deliveries, w := p.work("plain", "tasks", client.Backoff(2*time.Second))
+	r := p.publish(client.Queue("plain", "tasks"), "\x00\xff{}", opts...)
+	deliveries, w := p.work("plain", "tasks", client.Backoff(time.Hour))
 	harness.Receive(p, "the first attempt", deliveries).End <- errFails
 	harness.Await(p, "the copy that waits", func() bool { return p.mesh.Queue("plain", "tasks").Waiting == 1 })
 	if err := w.Stop(p.Context()); err != nil {
 		p.Fatal(err)
 	}
+	p.letGo(r.MessageID)
 	conn := p.stranger()
 	sub, err := conn.Subscribe("/queue/plain/tasks", stomp.AckClientIndividual, stomp.SubscribeOpt.Header("destination-type", "ANYCAST"))
 	if err != nil {

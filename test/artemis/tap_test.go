@@ -21,10 +21,10 @@ type wiretap struct {
 
 	mu      sync.Mutex
 	calls   []*call
-	holding func(*frame.Frame) bool // what does not get through
-	refuses bool                    // new connections
-	forgets bool                    // the frames that it has seen
-	waiting func(*frame.Frame) bool // what somebody wants to see
+	holding func(*call, *frame.Frame) bool // what does not get through
+	refuses bool                           // new connections
+	forgets bool                           // the frames that it has seen
+	waiting func(*frame.Frame) bool        // what somebody wants to see
 	told    chan struct{}
 }
 
@@ -134,7 +134,7 @@ func (p *wiretap) end(c *call) {
 func (p *wiretap) note(c *call, f *frame.Frame) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.holding != nil && p.holding(f) {
+	if p.holding != nil && p.holding(c, f) {
 		return false
 	}
 	if !p.forgets {
@@ -196,11 +196,26 @@ func (p *wiretap) subscription(destination string) (at *call, subscribe *frame.F
 	return at, subscribe
 }
 
-// hold keeps the frames back that it is said of; nil: none.
-func (p *wiretap) hold(which func(*frame.Frame) bool) {
+// stop keeps back the next of such messages on its way to the broker, or its receipt,
+// and says so.
+func (p *wiretap) stop(command string, which func(*frame.Frame) bool) <-chan struct{} {
+	stopped := make(chan struct{})
+	var sender *call
+	receipt := ""
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.holding = which
+	p.holding = func(c *call, f *frame.Frame) bool {
+		if f.Command == frame.SEND && which(f) {
+			sender, receipt = c, f.Header.Get(frame.Receipt)
+		}
+		if f.Command != command || c != sender || f.Header.Get(frame.Receipt)+f.Header.Get(frame.ReceiptId) != receipt {
+			return false
+		}
+		close(stopped)
+		p.holding = nil // mu is held
+		return true
+	}
+	return stopped
 }
 
 // forget has the tap not keep frames.

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/waybill-mq/waybill/test/harness"
 )
@@ -50,7 +49,7 @@ func TestANameBelongsToOneInstance(t *testing.T) {
 	m.Instance("retry-1").End()
 	third.Printed(regexp.MustCompile("msg=serving"))
 	third.Terminate()
-	if code := third.Exit(30 * time.Second); code != 0 {
+	if code := third.Exit(harness.Guard); code != 0 {
 		t.Errorf("it ended with %d", code)
 	}
 	checked(t, 1, "no retry is ready", "retry", "--nats", m.URL)

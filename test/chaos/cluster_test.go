@@ -22,6 +22,7 @@ func TestAClusterLosesOneServer(t *testing.T) {
 	}
 	m.AwaitReady()
 	l.progress(300)
+	l.operated()
 	if v := l.finish(); v.Dead == 0 || v.Redriven == 0 {
 		t.Errorf("something was never tried: %+v", v)
 	}

@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/test/harness"
@@ -29,7 +28,7 @@ func TestKilledMeshDelaysWhatABrokerHas(t *testing.T) {
 	l.progress(300)
 	l.stop()
 	l.running.Wait()
-	m.AwaitRest(l.execution, 2*time.Minute)
+	m.AwaitRest(l.execution, harness.Guard)
 	n := l.audit.CheckKept(t, m, l.execution)
 	t.Logf("%d messages, %d deliveries", n, l.audit.Runs())
 	d.finish()

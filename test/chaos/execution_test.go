@@ -132,7 +132,16 @@ func (x *closing) awaitGone() {
 		closed, err := x.mesh.Close(x.id, x.purge)
 		return err == nil && closed.State == protocol.ExecutionGone
 	})
-	harness.Await(x.t, x.id+" to be forgotten", func() bool { return len(x.mesh.Queues(x.id)) == 0 })
+	var left map[string]protocol.QueueInfo
+	defer func() {
+		if len(left) > 0 {
+			x.t.Errorf("%s has %+v", x.id, left)
+		}
+	}()
+	harness.Await(x.t, x.id+" to be forgotten", func() bool {
+		left = x.mesh.Queues(x.id)
+		return len(left) == 0
+	})
 	if letters := x.mesh.Dead(""); len(letters) > 0 {
 		x.t.Errorf("dead letters are left: %+v", letters)
 	}

@@ -43,6 +43,8 @@ type load struct {
 	redriven, discarded atomic.Int64 // requests of the operator that had an effect
 
 	stop    context.CancelFunc
+	rest    context.CancelFunc // of the operator alone
+	rested  chan struct{}      // it has
 	running sync.WaitGroup
 }
 
@@ -56,11 +58,15 @@ func (l *load) start() {
 		}
 	}
 	ctx, stop := context.WithCancel(l.t.Context())
-	l.stop = stop
+	operating, rest := context.WithCancel(ctx)
+	l.stop, l.rest, l.rested = stop, rest, make(chan struct{})
 	for range publishers {
 		l.running.Go(func() { l.publish(ctx) })
 	}
-	l.running.Go(func() { l.operate(ctx) })
+	l.running.Go(func() {
+		defer close(l.rested)
+		l.operate(operating)
+	})
 	l.t.Cleanup(func() { stop(); l.running.Wait() })
 }
 
@@ -73,13 +79,23 @@ func (l *load) work(route string) {
 	}
 }
 
-// finish ends publishers and operator, lets the mesh come to rest, and holds it
-// against the book.
+// operated returns when the operator, whom each failure keeps waiting, has redriven
+// and discarded something.
+func (l *load) operated() {
+	l.t.Helper()
+	harness.Await(l.t, "the operator to have done both", func() bool { return l.redriven.Load() > 0 && l.discarded.Load() > 0 })
+}
+
+// finish ends publishers and, a little before, the operator, so that something is
+// left dead; it lets the mesh come to rest, and holds it against the book.
 func (l *load) finish() harness.Verdict {
 	l.t.Helper()
+	l.rest()
+	harness.Receive(l.t, "the operator's end", l.rested)
+	l.progress(100)
 	l.stop()
 	l.running.Wait()
-	l.mesh.AwaitRest(l.execution, 2*time.Minute)
+	l.mesh.AwaitRest(l.execution, harness.Guard)
 	v := l.audit.Check(l.t, l.mesh, l.execution)
 	l.mesh.Balanced()
 	l.t.Logf("%+v", v)

@@ -153,7 +153,7 @@ func (o *ordered) run(disturb func()) {
 	}
 	disturb()
 	publishing.Wait()
-	o.mesh.AwaitRest("ordered", 2*time.Minute)
+	o.mesh.AwaitRest("ordered", harness.Guard)
 	o.check()
 }
 

@@ -43,6 +43,7 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 		}
 		m.AwaitReady()
 		l.progress(500)
+		l.operated()
 		if v := l.finish(); v.Repeated > 0 || v.Dead == 0 || v.Redriven == 0 {
 			t.Errorf("round %d: deliveries came twice, or something was never tried: %+v", round, v)
 		}

@@ -47,6 +47,7 @@ func TestKilledWorkersCostNothing(t *testing.T) {
 		crew[victim] = l.spawn(route(victim))
 	}
 	l.progress(500)
+	l.operated()
 	if v := l.finish(); v.Dead == 0 || v.Redriven == 0 {
 		t.Errorf("something was never tried: %+v", v)
 	}

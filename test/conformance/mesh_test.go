@@ -26,9 +26,13 @@ import (
 )
 
 // The client of Pulsar leaves a goroutine for a consumer that is closed just as it has
-// its connection again.
+// its connection again, and one for a consumer that the broker does not let subscribe in
+// time.
 func TestMain(m *testing.M) {
-	harness.Main(m, goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionConsumer).grabConn.func1"))
+	harness.Main(m,
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionConsumer).grabConn.func1"),
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*dlqRouter).run"),
+	)
 }
 
 const guard = 3 * time.Minute // against hanging

@@ -5,7 +5,10 @@ import (
 	"time"
 )
 
-const lookEvery = 10 * time.Millisecond
+const (
+	lookEvery = 10 * time.Millisecond  // where a look costs nothing
+	lookAtAll = 100 * time.Millisecond // whatever it costs
+)
 
 // Await returns once there says so; it fails the test if that takes longer than
 // Guard.
@@ -22,20 +25,22 @@ func AwaitWithin(t testing.TB, within time.Duration, what string, there func() b
 	}
 }
 
-// poll looks again and again until there says so, at most that long.
+// poll looks again and again until there says so, at most that long. It waits about
+// as long as a look takes, so that it leaves the machine to what it waits for.
 func poll(within time.Duration, there func() bool) bool {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	for !there() {
+	for {
+		began := time.Now()
+		if there() {
+			return true
+		}
 		select {
-		case <-look.C:
+		case <-time.After(min(max(time.Since(began), lookEvery), lookAtAll)):
 		case <-deadline.C:
 			return there()
 		}
 	}
-	return true
 }
 
 // Receive is the next of a channel.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -18,8 +19,8 @@ const (
 	program = module + "cmd/waybill"
 )
 
-// Binary is the path of the waybill program, built once for a test binary, with
-// the race detector if the tests have it (but see WithoutRace).
+// Binary is the path of the waybill program, which is built if it is not up to
+// date, with the race detector if the tests have it (but see WithoutRace).
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := built()
@@ -57,23 +58,53 @@ var builtServices = sync.OnceValues(func() (string, error) {
 	return build(programs...)
 })
 
-// build builds programs into the directory that removeBuilt removes.
+// build builds programs and links them into the directory that removeBuilt removes.
+// They are built in bin, where the tests of every package find them up to date; what
+// a test runs stays as it was, though, when the next one builds them anew.
 func build(programs ...string) (dir string, err error) {
 	builtMu.Lock()
 	defer builtMu.Unlock()
+	shared, err := sharedDir()
+	if err != nil {
+		return "", err
+	}
+	lock, err := locked(filepath.Join(shared, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
 	if builtDir == "" {
-		if builtDir, err = os.MkdirTemp("", "waybill-test-"); err != nil {
+		if builtDir, err = os.MkdirTemp(shared, "run-"); err != nil {
 			return "", err
 		}
 	}
-	args := []string{"build", "-buildvcs=false", "-o", builtDir + string(filepath.Separator)}
+	args := []string{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", shared + string(filepath.Separator)}
 	if racePrograms {
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, programs...)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %v: %w\n%s", programs, err, out)
 	}
+	for _, p := range programs {
+		if err := os.Link(filepath.Join(shared, filepath.Base(p)), filepath.Join(builtDir, filepath.Base(p))); err != nil {
+			return "", err
+		}
+	}
 	return builtDir, nil
+}
+
+// sharedDir is where the programs of this kind are built, for every test binary.
+func sharedDir() (string, error) {
+	module, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module of the tests: %w", err)
+	}
+	kind := "plain"
+	if racePrograms {
+		kind = "race"
+	}
+	dir := filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "..", "bin", "tests", kind)
+	return dir, os.MkdirAll(dir, 0o755)
 }
 
 func removeBuilt() error {

@@ -26,7 +26,7 @@ const clusterSize = 3
 // StartCluster is StartSeparate on such a cluster.
 func StartCluster(t testing.TB, copies map[string]int) *Cluster {
 	t.Helper()
-	c := &Cluster{Separate: &Separate{Mesh: &Mesh{t: t, spread: true}, instances: make(map[string]*Instance)}}
+	c := &Cluster{Separate: newSeparate(t, "")}
 	const host = "127.0.0.1"
 	var ports [clusterSize]int
 	routes := make([]*url.URL, clusterSize)

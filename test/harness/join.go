@@ -35,7 +35,12 @@ func (m *Mesh) JoinRouter(name string) *Separate {
 		}
 	})
 	shared := *m
-	shared.spread = true
+	shared.copies = func(service string) int {
+		if service == "router" {
+			return 2
+		}
+		return 1
+	}
 	both := &Separate{Mesh: &shared}
 	both.AwaitReady()
 	return both
@@ -44,7 +49,7 @@ func (m *Mesh) JoinRouter(name string) *Separate {
 // Counted is a counter over all instances of all services.
 func (m *Separate) Counted(counter string) (n uint64) {
 	m.t.Helper()
-	for _, s := range gather[protocol.Stats](m.Mesh, protocol.SubjectStats, protocol.Empty{}, softStall) {
+	for _, s := range gather[protocol.Stats](m.Mesh, protocol.SubjectStats, protocol.Empty{}, askTimeout, m.answering()) {
 		n += s.Counters[counter]
 	}
 	return n

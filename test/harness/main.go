@@ -4,23 +4,18 @@
 package harness
 
 import (
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/waybill-mq/waybill/internal/mesh/meshtest"
 )
 
 // Guard is only there so that a fault ends a test instead of hanging it.
 const Guard = 3 * time.Minute
-
-// parallel is how many tests run side by side unless the command line says
-// otherwise: they wait more than they compute.
-const parallel = 6
 
 // Main runs the tests of a package and fails them if a goroutine is left, other
 // than the options allow. In a child process of such a test it is the worker
@@ -29,10 +24,11 @@ func Main(m *testing.M, allowed ...goleak.Option) {
 	if spec := os.Getenv(workerEnv); spec != "" {
 		os.Exit(workerMain(spec))
 	}
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set(strconv.Itoa(parallel)) // a number: it is accepted
+	if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0"); err != nil { // else each program waits for a second before it ends
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	meshtest.SideBySide()
 	code := m.Run()
 	if err := removeBuilt(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

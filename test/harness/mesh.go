@@ -29,7 +29,7 @@ type Mesh struct {
 	args    []string
 	process *Process
 	nc      *nats.Conn
-	spread  bool // over several instances of each service
+	copies  func(service string) int // how many instances answer; nil: one of each
 }
 
 var (

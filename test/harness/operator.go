@@ -86,9 +86,12 @@ func (m *Mesh) Queues(execution string) map[string]protocol.QueueInfo {
 // router, page by page.
 func (m *Mesh) queues(question protocol.QueuesRequest) (all []protocol.QueueInfo) {
 	m.t.Helper()
-	for _, subject := range []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues} {
-		if m.spread {
-			all = append(all, m.queuesOfAll(subject, question)...)
+	for _, of := range []struct{ service, subject string }{
+		{"router", protocol.SubjectQueues}, {"retry", protocol.SubjectWaitingQueues}, {"dlq", protocol.SubjectDeadQueues},
+	} {
+		subject := of.subject
+		if m.copies != nil {
+			all = append(all, m.queuesOfAll(subject, question, m.copies(of.service))...)
 			continue
 		}
 		for more := true; more; {
@@ -143,6 +146,16 @@ func (m *Mesh) AwaitRest(execution string, within time.Duration) map[string]prot
 		m.t.Fatalf("after %v still not at rest: %+v", within, now)
 	}
 	return now
+}
+
+// AwaitDead waits until all that was published to a route is acknowledged or dead, and
+// so many are dead.
+func (m *Mesh) AwaitDead(execution, route string, dead int64) {
+	m.t.Helper()
+	AwaitWithin(m.t, 2*Guard, route+" to come to rest", func() bool {
+		q := m.Queue(execution, route)
+		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
+	})
 }
 
 func atRest(queues map[string]protocol.QueueInfo) bool {

@@ -47,7 +47,7 @@ func StartSeparate(t testing.TB, copies map[string]int) *Separate {
 // StartSeparateOn is StartSeparate on a data directory of the test's choice.
 func StartSeparateOn(t testing.TB, data string, copies map[string]int) *Separate {
 	t.Helper()
-	m := &Separate{Mesh: &Mesh{Data: data, t: t, spread: true}, instances: make(map[string]*Instance)}
+	m := newSeparate(t, data)
 	m.startNATS("127.0.0.1:0")
 	m.connect()
 	for _, service := range Services {
@@ -57,6 +57,12 @@ func StartSeparateOn(t testing.TB, data string, copies map[string]int) *Separate
 	}
 	m.HTTP = m.instances["gateway-1"].web()
 	m.AwaitReady()
+	return m
+}
+
+func newSeparate(t testing.TB, data string) *Separate {
+	m := &Separate{Mesh: &Mesh{Data: data, t: t}, instances: make(map[string]*Instance)}
+	m.copies = m.running
 	return m
 }
 
@@ -179,13 +185,33 @@ func (m *Separate) WorkerLists(questions int) map[string]int {
 	return lists
 }
 
+// running is how many instances of a service there are.
+func (m *Separate) running(service string) (n int) {
+	for _, i := range m.instances {
+		if i.Service == service && !i.Ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// answering is how many instances there are of all services.
+func (m *Separate) answering() (n int) {
+	for _, service := range Services {
+		n += m.copies(service)
+	}
+	return n
+}
+
 // AwaitReady waits until every instance that runs is ready, and ledgers are
-// spread evenly.
+// spread evenly. It is the more patient with each answer the longer that takes.
 func (m *Separate) AwaitReady() {
 	m.t.Helper()
 	var why string
+	stall := softStall
 	if !poll(Guard, func() bool {
-		why = m.waiting()
+		why = m.waiting(stall)
+		stall = min(stall+stall/5, askTimeout)
 		return why == ""
 	}) {
 		m.t.Fatalf("not ready: %s", why)
@@ -193,8 +219,8 @@ func (m *Separate) AwaitReady() {
 }
 
 // waiting says what is not ready, "" when all is.
-func (m *Separate) waiting() string {
-	answers := gather[protocol.Ready](m.Mesh, protocol.SubjectReady, protocol.Empty{}, softStall)
+func (m *Separate) waiting(stall time.Duration) string {
+	answers := gather[protocol.Ready](m.Mesh, protocol.SubjectReady, protocol.Empty{}, stall, m.answering())
 	ready := make(map[string]bool)
 	for _, a := range answers {
 		if !a.Ready {
@@ -207,13 +233,13 @@ func (m *Separate) waiting() string {
 			return name + " does not answer"
 		}
 	}
-	return m.uneven()
+	return m.uneven(stall)
 }
 
 // uneven says which service's ledgers are not spread evenly, or not all open.
-func (m *Separate) uneven() string {
+func (m *Separate) uneven(stall time.Duration) string {
 	held := make(map[string][]float64)
-	for _, s := range gather[protocol.Stats](m.Mesh, protocol.SubjectStats, protocol.Empty{}, softStall) {
+	for _, s := range gather[protocol.Stats](m.Mesh, protocol.SubjectStats, protocol.Empty{}, stall, m.answering()) {
 		held[s.Service] = append(held[s.Service], s.Gauges["lanes"]+s.Gauges["ledgers"])
 	}
 	for service, total := range map[string]float64{"router": 16, "retry": 4, "dlq": 4} {
@@ -228,18 +254,16 @@ func (m *Separate) uneven() string {
 	return ""
 }
 
-// How long after one answer the next may come.
-const (
-	stall     = time.Second            // where a missing one would be taken for an empty one
-	softStall = 300 * time.Millisecond // where it is asked again
-)
+// softStall is how long after one answer the next may come, at first, where it is asked
+// again.
+const softStall = 300 * time.Millisecond
 
-// gather asks every instance once.
-func gather[A any](m *Mesh, subject string, question any, stall time.Duration) []A {
+// gather asks every instance once; as many as there are make it complete.
+func gather[A any](m *Mesh, subject string, question any, stall time.Duration, copies int) []A {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), askTimeout)
 	defer cancel()
-	answers, err := mesh.Gather[A](ctx, m.nc, subject, question, stall)
+	answers, err := mesh.GatherUntil(ctx, m.nc, subject, question, stall, func(answers []A) bool { return len(answers) == copies })
 	if err != nil {
 		m.t.Logf("%s: %v", subject, err)
 		return nil
@@ -249,14 +273,14 @@ func gather[A any](m *Mesh, subject string, question any, stall time.Duration) [
 
 // queuesOfAll asks all instances of a service, page by page. A page that
 // overlaps another of the same instance counts once.
-func (m *Mesh) queuesOfAll(subject string, question protocol.QueuesRequest) (all []protocol.QueueInfo) {
+func (m *Mesh) queuesOfAll(subject string, question protocol.QueuesRequest, copies int) (all []protocol.QueueInfo) {
 	m.t.Helper()
 	type key struct{ instance, queue string }
 	found := make(map[key]protocol.QueueInfo)
 	for more := true; more; {
 		more = false
 		after := ""
-		for _, page := range gather[protocol.QueuesPage](m, subject, question, stall) {
+		for _, page := range gather[protocol.QueuesPage](m, subject, question, askTimeout, copies) {
 			for _, q := range page.Queues {
 				found[key{page.Instance, q.Queue}] = q
 			}

@@ -3,6 +3,7 @@ package harness
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -69,14 +70,11 @@ func install(kind string, packages []string, fill func(dir string) error) (dir s
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(filepath.Join(root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := locked(filepath.Join(root, "lock"))
 	if err != nil {
 		return "", err
 	}
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
-	}
 	sum := sha256.Sum256([]byte(strings.Join(packages, "\n")))
 	dir = filepath.Join(root, kind+"-"+hex.EncodeToString(sum[:6]))
 	complete := filepath.Join(dir, "complete")
@@ -90,6 +88,19 @@ func install(kind string, packages []string, fill func(dir string) error) (dir s
 		return "", err
 	}
 	return dir, os.WriteFile(complete, nil, 0o600)
+}
+
+// locked is a file that one process of the machine at a time holds, until it closes
+// it.
+func locked(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
 }
 
 // commands installs the packages of those commands that are not there.

@@ -96,10 +96,7 @@ func (p *place) work(execution, route string, opts ...client.WorkOption) (<-chan
 // and so many are dead.
 func (p *place) awaitRest(execution, route string, dead int64) {
 	p.Helper()
-	harness.AwaitWithin(p, 2*harness.Guard, route+" to come to rest", func() bool {
-		q := p.mesh.Queue(execution, route)
-		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
-	})
+	p.mesh.AwaitDead(execution, route, dead)
 }
 
 // backlog is how many messages a topic's subscription has; -1: there is none.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/test/harness"
@@ -16,23 +17,20 @@ func TestKilledServices(t *testing.T) {
 	t.Parallel()
 	server := live.SharedPulsar(t)
 	m := harness.StartSeparate(t, nil)
-	space := server.Namespace(t)
 	m.Apply(fmt.Sprintf(`adapter: %s
 brokers:
   held: %s
 routes:
   - {pattern: /queue/held/**, broker: held}
-`, configured(server.URL(), server, space, 500, "native"), configured(server.URL(), server, server.Namespace(t), 500, "mesh")))
-	p := &place{T: t, mesh: m.Mesh, server: server, space: space, client: m.Connect()}
-	loads := []*load{p.load("here"), p.load("held")}
-	kills := 3
-	if harness.Soak(t) > 0 {
-		kills = 20
+`, configured(server.URL(), server, server.Namespace(t), waits, "native"), configured(server.URL(), server, server.Namespace(t), waits, "mesh")))
+	var loads []*harness.Load
+	for _, execution := range []string{"here", "held"} {
+		loads = append(loads, harness.BeginLoad(t, m.Mesh, execution, waits*time.Millisecond))
 	}
-	for range kills {
+	for range harness.Rounds(t, 3, 20) {
 		for _, name := range []string{"router-1", "retry-1"} {
 			for _, l := range loads {
-				l.progress(50 + rand.Int64N(50))
+				l.Progress(50 + rand.Int64N(50))
 			}
 			service := m.Instance(name)
 			service.Kill()
@@ -41,7 +39,7 @@ routes:
 	}
 	m.AwaitReady()
 	for _, l := range loads {
-		l.progress(100)
-		l.finish()
+		l.Progress(100)
+		l.Finish()
 	}
 }

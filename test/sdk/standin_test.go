@@ -19,7 +19,7 @@ import (
 )
 
 // guard is only there so that a fault ends a test instead of hanging it.
-const guard = 30 * time.Second
+const guard = 3 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -198,6 +198,20 @@ func (s *standIn) judging(f func(h protocol.Hello) *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.judge = f
+}
+
+// judgingAfter has Hello be answered only when something is done.
+func (s *standIn) judgingAfter(done *sync.WaitGroup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	judge := s.judge
+	s.judge = func(h protocol.Hello) *protocol.Error {
+		done.Wait()
+		if judge == nil {
+			return nil
+		}
+		return judge(h)
+	}
 }
 
 // leave takes the mesh away; the server stays, and knows that it is gone.

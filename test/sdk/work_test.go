@@ -515,13 +515,17 @@ func TestOutcomesOfALostConnectionAreToldAgain(t *testing.T) {
 	}
 }
 
-// workAll registers many routes at once, and returns their errors by route.
+// workAll registers many routes at once, all of them before the first declaration is
+// answered, and returns their errors by route.
 func (s *standIn) workAll(c *client.Client, routes []string) map[string]error {
-	var all sync.WaitGroup
+	var all, begun sync.WaitGroup
+	begun.Add(len(routes))
+	s.judgingAfter(&begun)
 	var mu sync.Mutex
 	errs := make(map[string]error)
 	for _, route := range routes {
 		all.Go(func() {
+			begun.Done()
 			_, err := c.Work(s.t.Context(), "run", route, func(context.Context, *client.Delivery) error { return nil })
 			mu.Lock()
 			defer mu.Unlock()

@@ -23,7 +23,7 @@ import (
 )
 
 // guard ends what hangs.
-const guard = 30 * time.Second
+const guard = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
@@ -53,6 +53,7 @@ func startMesh(env *testscript.Env) error {
 			panic(err)
 		}
 	})
+	env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command waits for a second before it ends
 	env.Setenv("WAYBILL_NATS", m.NATS())
 	env.Setenv("HTTP", m.HTTP())
 	return nil

@@ -74,7 +74,7 @@ func TestProgressOfLongWork(t *testing.T) {
 			remaining.Store(200)
 			err := a.during("redriven", left, func() error {
 				remaining.Store(50)
-				guard, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				guard, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
 				for c.shows && !strings.Contains(written(), "75.00%") {
 					if !mesh.Pause(guard, 10*time.Millisecond) {

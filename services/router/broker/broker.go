@@ -139,6 +139,13 @@ func KeptNote(id, message string) string { return "kept/" + id + "\n" + message 
 // (Publish.Dedup), so that the same is not stored elsewhere when its queue moves.
 type Remembering interface{ Remembers(p *Publish) bool }
 
+// Hurrying is a Store of a broker on which messages wait for a time that they carry.
+type Hurrying interface {
+	// Hurry notes that they are due, whatever they say, and calls done, in the lane's
+	// goroutine, when that is in the log, or cannot be.
+	Hurry(all []Letter, by string, done func(err error))
+}
+
 // Keys are those of the entries of a lane that are on brokers.
 type Keys interface {
 	// Key is one for an entry that has arrived, higher than any before, whatever
@@ -325,4 +332,8 @@ type Action struct {
 	ID protocol.MessageID
 	// By is who asked.
 	By string
+	// Hurry, of what waits, has whoever owns the lane take messages that are let go as
+	// due, though the time that they were to wait for is in them. It returns when that
+	// is safe.
+	Hurry func(ctx context.Context, all []Letter) error
 }

@@ -20,10 +20,10 @@ import (
 
 // Broker is one Artemis.
 type Broker struct {
+	remote.Identity
 	o       Options
 	log     *slog.Logger
 	address string // host and port
-	shown   string // the URL without its password
 	user    *url.Userinfo
 	secure  bool
 
@@ -32,8 +32,7 @@ type Broker struct {
 	leaving  leaving
 	binding  remote.Turns // to bind to a topic
 	counting counting
-	sessions sessions
-	hurried  hurried
+	sessions remote.Sessions[*session]
 	lost     atomic.Int64 // when a lost connection was told of, ns since the epoch
 
 	// What the acceptor takes off the beginning of a destination.
@@ -58,14 +57,11 @@ func New(o Options) (broker.Remote, error) {
 		port = "61613"
 	}
 	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), address: net.JoinHostPort(at.Hostname(), port), user: at.User, secure: at.Scheme == "stomps"}
-	b.shown = at.Scheme + "://" + b.address
+	b.Identity = remote.Identity{ID: o.Name, At: at.Scheme + "://" + b.address}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.desk = newDesk(b)
 	return b, nil
 }
-
-// Name is how configuration and publish answers call it.
-func (b *Broker) Name() string { return b.o.Name }
 
 // Durability says what held when a publish was answered: the broker had
 // confirmed it, which it does once it is on disk.
@@ -84,7 +80,7 @@ func (b *Broker) Capabilities() broker.Capabilities {
 func (b *Broker) Open(ctx context.Context) error {
 	conn, err := b.dial(ctx, b.desk.link.role)
 	if err != nil {
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %v", b.o.Name, b.shown, err)
+		return b.Unreachable(err)
 	}
 	if err := b.examine(ctx, conn); err != nil {
 		conn.end(errClosed, "")
@@ -110,7 +106,7 @@ func (b *Broker) examine(ctx context.Context, conn *connection) error {
 		err = b.checkSettings(ctx, conn)
 	}
 	if _, coded := errors.AsType[*protocol.Error](err); err != nil && !coded {
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be managed over STOMP: give its user the permission manage, and those to create and delete queues and addresses (%v)", b.o.Name, b.shown, err)
+		return b.Faultf(protocol.CodeUnavailable, "cannot be managed over STOMP: give its user the permission manage, and those to create and delete queues and addresses (%v)", err)
 	}
 	return err
 }
@@ -118,17 +114,7 @@ func (b *Broker) examine(ctx context.Context, conn *connection) error {
 // Close ends all connections. What was not settled goes back to its queue.
 func (b *Broker) Close(ctx context.Context) error {
 	b.cancel()
-	done := make(chan struct{})
-	go func() {
-		b.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return remote.Within(ctx, b.running.Wait)
 }
 
 // Away says why the broker cannot be used now.
@@ -139,19 +125,8 @@ func (b *Broker) Away() error {
 
 // Attach makes the store of a lane.
 func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {
-	host := remote.Host{Name: b.o.Name, Log: b.log, Context: b.ctx, Running: &b.running, Setups: 4}
+	host := remote.Host{Name: b.ID, Log: b.log, Context: b.ctx, Running: &b.running, Setups: 4}
 	return remote.NewStore(host, l, lane, func(ctx context.Context) remote.Side { return newSide(b, ctx) })
-}
-
-// failed is an error of the broker's with a code.
-func (b *Broker) failed(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, coded := errors.AsType[*protocol.Error](err); coded {
-		return err
-	}
-	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s: %s: %v", b.o.Name, b.shown, what, err)
 }
 
 // lossLevel is how loudly it is told that a connection is lost: of those that are

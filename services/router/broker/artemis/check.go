@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/go-stomp/stomp/v3/frame"
@@ -27,31 +26,14 @@ const product = "ActiveMQ-Artemis/"
 func (b *Broker) checkVersion(server string) error {
 	version, is := strings.CutPrefix(server, product)
 	if !is {
-		return protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is no Artemis (it calls itself %q): use one, or another adapter", b.o.Name, b.shown, server)
+		return b.Faultf(protocol.CodeUnsupported, "is no Artemis (it calls itself %q): use one, or another adapter", server)
 	}
 	version, _, _ = strings.Cut(version, " ")
-	major, minor := numbers(version)
+	major, minor := remote.Version(version)
 	if major < leastMajor || major == leastMajor && minor < leastMinor {
-		return protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is Artemis %s: %d.%d or later is needed", b.o.Name, b.shown, version, leastMajor, leastMinor)
+		return b.Faultf(protocol.CodeUnsupported, "is Artemis %s: %d.%d or later is needed", version, leastMajor, leastMinor)
 	}
 	return nil
-}
-
-// numbers are the first two of a version.
-func numbers(version string) (major, minor int) {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return 0, 0
-	}
-	major, err := strconv.Atoi(parts[0])
-	if err != nil {
-		return 0, 0
-	}
-	minor, err = strconv.Atoi(parts[1])
-	if err != nil {
-		return 0, 0
-	}
-	return major, minor
 }
 
 // findPrefixes finds out whether the acceptor takes /queue/ and /topic/ off a
@@ -160,7 +142,7 @@ func (b *Broker) checkSettings(ctx context.Context, conn *connection) error {
 		return fmt.Errorf("its address settings are no JSON: %w", err)
 	}
 	if wrong := s.wrong(); wrong != "" {
-		return protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is set up so that messages would be lost or late: %s (address-setting of %s in its broker.xml; deploy/brokers/artemis/broker.xml has one that fits)", b.o.Name, b.shown, wrong, address)
+		return b.Faultf(protocol.CodeUnsupported, "is set up so that messages would be lost or late: %s (address-setting of %s in its broker.xml; deploy/brokers/artemis/broker.xml has one that fits)", wrong, address)
 	}
 	return nil
 }

@@ -18,14 +18,25 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 	if err != nil {
 		return broker.Depth{}, err
 	}
-	given, _, _ := b.sessions.hand(s.address)
+	given, _, _ := b.hand(s.address)
 	b.leaving.wait(ctx, s.address)
 	n, err := b.takenIn(ctx, s)
 	free := int64(0)
 	if err == nil {
 		n, free, err = b.arrived(ctx, s, n, given)
 	}
-	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]) + free, Waiting: n[1], Dead: n[3], Taken: n[2]}, b.failed("the queue "+s.address+" could not be looked at", err)
+	return broker.Depth{Ready: max(0, n[0]-n[1]-n[2]) + free, Waiting: n[1], Dead: n[3], Taken: n[2]}, b.Failed("the queue "+s.address+" could not be looked at", err)
+}
+
+// hand is session.hand of the one that consumes a queue, if there is one: the broker
+// alone cannot say of what it has delivered whether it has arrived.
+func (b *Broker) hand(address string) (given, kept int64, consumed bool) {
+	x := b.sessions.Of(address)
+	if x == nil {
+		return 0, 0, false
+	}
+	given, kept = x.hand()
+	return given, kept, true
 }
 
 // takenIn are the counts of a queue once it has taken in what was confirmed for it.
@@ -65,7 +76,7 @@ const (
 // so many, and was asked.
 func (b *Broker) arrived(ctx context.Context, s *spot, n [4]int64, before int64) (_ [4]int64, free int64, err error) {
 	for until := time.Now().Add(onItsWay); err == nil; n, err = b.counts(ctx, s) {
-		given, kept, consumed := b.sessions.hand(s.address)
+		given, kept, consumed := b.hand(s.address)
 		if !consumed || n[2] <= given+kept || time.Now().After(until) || !remote.Sleep(ctx, lookAgain) {
 			return n, kept + max(0, given-before), nil
 		}

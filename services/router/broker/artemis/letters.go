@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-stomp/stomp/v3/frame"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
@@ -27,44 +26,24 @@ var noID protocol.MessageID
 
 // Browse reads the oldest dead letters: they are taken without being settled and
 // given back in their order.
-func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol.MessageID) ([]broker.Letter, error) {
-	var letters []broker.Letter
-	err := b.letters(ctx, queue, id, func(r *reading) error {
-		for r.left > 0 && (id != noID || len(letters) < most) {
-			d, err := r.next(ctx)
-			if err != nil || d == nil {
-				return err
-			}
-			if id != noID && d.Message.ID != id {
-				continue
-			}
-			letters = append(letters, r.letter(d, queue))
-			if id != noID {
-				return nil
-			}
-		}
-		return nil
+func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol.MessageID) (letters []broker.Letter, err error) {
+	err = b.letters(ctx, queue, id, func(r *reading) (err error) {
+		letters, err = remote.Browse(ctx, r, queue, r.s.deadletter, most, id)
+		return err
 	})
 	return letters, err
 }
 
-// Act redrives or discards dead letters. Each is sent to its queue again,
-// confirmed, and only then settled here.
-func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (int64, error) {
+// Act redrives or discards dead letters.
+func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (acted int64, err error) {
 	if !a.Redrive {
 		if n, err := b.discard(ctx, queue, a.ID); n > 0 || err != nil || a.ID == noID {
 			return n, err
 		}
 	}
-	acted := int64(0)
-	err := b.letters(ctx, queue, a.ID, func(r *reading) error {
-		for {
-			n, more, err := r.act(ctx, a)
-			acted += n
-			if err != nil || !more {
-				return err
-			}
-		}
+	err = b.letters(ctx, queue, a.ID, func(r *reading) (err error) {
+		acted, err = remote.Act(ctx, r, a)
+		return err
 	})
 	return acted, err
 }
@@ -89,7 +68,7 @@ func (b *Broker) discard(ctx context.Context, queue string, id protocol.MessageI
 		return 0, err
 	}
 	n, err := answers[0].number()
-	return n, b.failed("the dead letters in "+s.deadletter+" could not be discarded", err)
+	return n, b.Failed("the dead letters in "+s.deadletter+" could not be discarded", err)
 }
 
 // countLetters is how many there are, 0 where there is no place for them.
@@ -106,7 +85,7 @@ func (b *Broker) countLetters(ctx context.Context, s *spot, selector string) (in
 	if err == nil && n > 0 {
 		n, err = answers[2].number()
 	}
-	return n, b.failed("the dead letters in "+s.deadletter+" could not be counted", err)
+	return n, b.Failed("the dead letters in "+s.deadletter+" could not be counted", err)
 }
 
 // letters has f read dead letters, on a connection of their own, and gives back
@@ -132,10 +111,10 @@ func (b *Broker) letters(ctx context.Context, queue string, id protocol.MessageI
 	}
 	conn, err := b.dial(ctx, "letters")
 	if err != nil {
-		return b.failed("the dead letters in "+s.deadletter+" could not be read", err)
+		return b.Failed("the dead letters in "+s.deadletter+" could not be read", err)
 	}
 	defer conn.close()
-	r := &reading{b: b, s: s, conn: conn, selector: selector, left: there, arrived: make(chan *letter, maxTaken)}
+	r := &reading{b: b, s: s, conn: conn, selector: selector, left: there, arrived: make(chan letter, maxTaken), sizes: make(map[string]int64)}
 	r.subscribe(leastBytes)
 	err = f(r)
 	return errors.Join(err, r.end(ctx))
@@ -150,16 +129,17 @@ type reading struct {
 	s        *spot
 	conn     *connection
 	selector string
-	arrived  chan *letter
+	arrived  chan letter
 	subs     []string
 	left     int64 // that were not taken yet
 	credit   int64
-	size     int64 // of what is unsettled
+	size     int64            // of what is unsettled
+	sizes    map[string]int64 // of each, by its tag
 }
 
 // letter is a dead letter with what it takes of a window.
 type letter struct {
-	*remote.Delivery
+	remote.Delivery
 	size int64
 }
 
@@ -168,31 +148,24 @@ func (r *reading) subscribe(bytes int64) {
 	r.subs = append(r.subs, id)
 	r.credit += bytes
 	r.conn.take(id, func(f *frame.Frame) {
-		d := decode(f)
 		select {
-		case r.arrived <- &letter{&d, sizeOf(f)}:
+		case r.arrived <- letter{decode(f), sizeOf(f)}:
 		case <-r.conn.done:
 		}
 	})
 	f := frame.New(frame.SUBSCRIBE, frame.Id, id, frame.Destination, r.s.dead, "subscription-type", anycast,
-		frame.Ack, "client-individual", "consumer-window-size", strconv.FormatInt(bytes, 10), "timestamp", time.Now().UTC().Format(layout))
+		frame.Ack, "client-individual", "consumer-window-size", strconv.FormatInt(bytes, 10), headerTimestamp, time.Now().UTC().Format(remote.TimeLayout))
 	if r.selector != "" {
 		f.Header.Add("selector", r.selector)
 	}
 	r.conn.send(f, nil)
 }
 
-func (r *reading) letter(d *letter, queue string) broker.Letter {
-	meta := d.Meta
-	meta.Queue = queue
-	return broker.Letter{Message: d.Message, Meta: meta, Place: r.s.deadletter}
-}
-
 // nextWait is longer than a letter takes that is there.
 const nextWait = 3 * time.Second
 
-// next is the next letter; nil: there is none any more.
-func (r *reading) next(ctx context.Context) (*letter, error) {
+// Next implements remote.Reading.
+func (r *reading) Next(ctx context.Context) (*remote.Delivery, error) {
 	if r.left == 0 {
 		return nil, nil //nolint:nilnil // the end
 	}
@@ -205,11 +178,12 @@ func (r *reading) next(ctx context.Context) (*letter, error) {
 	case d := <-r.arrived:
 		r.left--
 		r.size += d.size
-		return d, nil
+		r.sizes[d.Tag] = d.size
+		return &d.Delivery, nil
 	case <-t.C: // somebody else has taken it
 		return nil, nil //nolint:nilnil // the end
 	case <-r.conn.done:
-		return nil, r.b.failed("the dead letters in "+r.s.deadletter+" could not be read", r.conn.ended())
+		return nil, r.b.Failed("the dead letters in "+r.s.deadletter+" could not be read", r.conn.ended())
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -227,55 +201,18 @@ func (r *reading) end(ctx context.Context) error {
 	for _, id := range slices.Backward(r.subs) { // the oldest are first again
 		errs = append(errs, r.conn.do(ctx, frame.New(frame.UNSUBSCRIBE, frame.Id, id)))
 	}
-	return r.b.failed("dead letters in "+r.s.deadletter+" could not be given back", errors.Join(errs...))
+	return r.b.Failed("dead letters in "+r.s.deadletter+" could not be given back", errors.Join(errs...))
 }
 
-// actOnce is how many letters are on their way at once.
-const actOnce = 256
-
-// act redrives or discards the next letters; more: there may be others.
-func (r *reading) act(ctx context.Context, a broker.Action) (n int64, more bool, err error) {
-	var all []*letter
-	for len(all) < actOnce {
-		d, err := r.next(ctx)
-		if err != nil {
-			return 0, false, err
-		}
-		if d == nil {
-			break
-		}
-		if a.ID == noID || d.Message.ID == a.ID {
-			all = append(all, d)
-		}
-		if a.ID != noID && len(all) == 1 {
-			break
-		}
-	}
-	if len(all) == 0 {
-		return 0, false, nil
-	}
-	if a.Redrive {
-		if err := r.redrive(ctx, all, a.By); err != nil {
-			return 0, false, err
-		}
-	}
-	for _, d := range all {
-		r.size -= d.size
-		r.conn.send(frame.New(frame.ACK, frame.Id, d.Tag), nil)
-	}
-	return int64(len(all)), a.ID == noID && len(all) == actOnce, nil
-}
-
-// redrive sends letters to their queue and returns when the broker has them all.
-func (r *reading) redrive(ctx context.Context, all []*letter, by string) error {
+// Redrive implements remote.Reading.
+func (r *reading) Redrive(ctx context.Context, all []*remote.Writing) error {
 	if err := r.s.restore(ctx); err != nil {
 		return err
 	}
 	said := make(chan error, len(all))
-	for _, d := range all {
-		meta := broker.Meta{Generation: d.Meta.Generation + 1, Attempt: 1, Spans: d.Meta.Spans}
-		meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: by})
-		f, err := encode(r.b, &remote.Writing{Kind: remote.Fresh, Spot: r.s, Message: d.Message, Meta: &meta})
+	for _, w := range all {
+		w.Spot = r.s
+		f, err := encode(r.b, w)
 		if err != nil {
 			return err
 		}
@@ -284,15 +221,15 @@ func (r *reading) redrive(ctx context.Context, all []*letter, by string) error {
 			said <- err
 		})
 	}
-	for range all {
-		select {
-		case err := <-said:
-			if err != nil {
-				return r.b.failed("dead letters of "+r.s.address+" could not be redriven, and stay", err)
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	return r.b.Failed("dead letters of "+r.s.address+" could not be redriven, and stay", remote.Confirmed(ctx, len(all), said))
+}
+
+// Settle implements remote.Reading. What the broker does not hear of is there again.
+func (r *reading) Settle(all []*remote.Delivery) error {
+	for _, d := range all {
+		r.size -= r.sizes[d.Tag]
+		delete(r.sizes, d.Tag)
+		r.conn.send(frame.New(frame.ACK, frame.Id, d.Tag), nil)
 	}
 	return nil
 }
@@ -307,5 +244,5 @@ func (s *spot) restore(ctx context.Context) error {
 		return s.Establish(ctx, remote.Made{}, "")
 	}
 	var at string
-	return s.b.failed("the queue "+s.address+" could not be looked at", errors.Join(answers[0].err, json.Unmarshal(answers[0].value, &at)))
+	return s.b.Failed("the queue "+s.address+" could not be looked at", errors.Join(answers[0].err, json.Unmarshal(answers[0].value, &at)))
 }

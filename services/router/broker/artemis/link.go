@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-stomp/stomp/v3/frame"
 
-	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
@@ -117,14 +116,14 @@ func (l *link) use(conn *connection) {
 	}
 	l.waiting = nil
 	l.change()
-	l.b.log.Debug("connected", "connection", l.role, "address", l.b.shown)
+	l.b.log.Debug("connected", "connection", l.role, "address", l.b.At)
 }
 
 // lost has nobody wait for the connection that could not be made, or has ended.
 func (l *link) lost(err error) {
 	l.mu.Lock()
 	if l.conn != nil && !errors.Is(err, errClosed) {
-		l.b.lossLevel()("the connection to the broker is lost and is made again", "connection", l.role, "address", l.b.shown, "error", err)
+		l.b.lossLevel()("the connection to the broker is lost and is made again", "connection", l.role, "address", l.b.At, "error", err)
 	}
 	l.conn, l.err = nil, err
 	waiting := l.waiting
@@ -152,7 +151,7 @@ func (l *link) live() (*connection, error) {
 			return l.conn, nil
 		}
 	}
-	return nil, protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): publish again when it is back", l.b.o.Name, l.b.shown, err)
+	return nil, l.b.Missing(err)
 }
 
 // send sends a frame that is confirmed, or waits for the connection to be made.

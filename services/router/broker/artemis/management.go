@@ -187,9 +187,9 @@ func (d *desk) askOn(ctx context.Context, conn *connection, all ...request) ([]a
 		select {
 		case answers[i] = <-wait.answer:
 		case <-conn.done:
-			return nil, d.link.b.failed("it was asked about itself", conn.ended())
+			return nil, d.link.b.Failed("it was asked about itself", conn.ended())
 		case <-ctx.Done():
-			return nil, d.link.b.failed("it was asked about itself, and did not answer", ctx.Err())
+			return nil, d.link.b.Failed("it was asked about itself, and did not answer", ctx.Err())
 		}
 	}
 	return answers, nil

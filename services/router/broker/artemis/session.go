@@ -57,7 +57,10 @@ type held struct {
 	size     int64
 }
 
-var _ remote.Session = (*session)(nil)
+var (
+	_ remote.Session = (*session)(nil)
+	_ remote.Taker   = (*session)(nil)
+)
 
 func newSession(c *consumption, conn *connection, fifo bool) *session {
 	return &session{c: c, conn: conn, fifo: fifo, idle: make(chan struct{}), here: make(map[string]*held), nudge: make(chan struct{}, 1)}
@@ -78,7 +81,7 @@ func (x *session) run(ctx context.Context) error {
 			return nil
 		case <-x.nudge:
 			remote.Sleep(ctx, shelved)
-			x.want(x.c.window())
+			x.Want(x.c.Window())
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -104,8 +107,11 @@ func (x *session) together(over bool) []remote.Delivery {
 	return all
 }
 
-// want changes how many messages are wanted at once.
-func (x *session) want(window int) {
+// Receive implements remote.Taker: what a divert leads here is the queue's own.
+func (x *session) Receive(string) {}
+
+// Want implements remote.Taker: it changes how many messages are wanted at once.
+func (x *session) Want(window int) {
 	x.mu.Lock()
 	x.window = window
 	var again []remote.Delivery
@@ -168,7 +174,7 @@ func (x *session) subscribe(bytes int64) {
 	x.credit += bytes
 	x.conn.take(id, x.deliver)
 	x.conn.send(frame.New(frame.SUBSCRIBE, frame.Id, id, frame.Destination, x.c.spot.queue, "subscription-type", anycast,
-		frame.Ack, "client-individual", "consumer-window-size", strconv.FormatInt(bytes, 10), "timestamp", time.Now().UTC().Format(layout)), nil)
+		frame.Ack, "client-individual", "consumer-window-size", strconv.FormatInt(bytes, 10), headerTimestamp, time.Now().UTC().Format(remote.TimeLayout)), nil)
 }
 
 // end gives back what is unsettled. mu is held.
@@ -197,9 +203,6 @@ func (x *session) leave() {
 // deliver takes what a subscription delivers.
 func (x *session) deliver(f *frame.Frame) {
 	d := decode(f)
-	if d.Meta.Due > 0 {
-		x.c.side.b.released(x.c.spot, &d.Meta, d.Place)
-	}
 	x.mu.Lock()
 	if x.gone {
 		x.mu.Unlock()

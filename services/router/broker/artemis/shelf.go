@@ -12,13 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-stomp/stomp/v3/frame"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 var _ broker.Shelves = (*Broker)(nil)
@@ -81,10 +80,10 @@ func (b *Broker) waiting(ctx context.Context, s *spot, queue string, id protocol
 	}
 	n, err := answers[1].number()
 	if err == nil && n > mostWaiting {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "%d messages wait in %s on the broker %s, which tells all of them at once or none: it is asked for %d at most; let them come, or look with the broker's own console", n, s.address, b.o.Name, mostWaiting)
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "%d messages wait in %s on the broker %s, which tells all of them at once or none: it is asked for %d at most; let them come, or look with the broker's own console", n, s.address, b.ID, mostWaiting)
 	}
 	if err != nil || n == 0 {
-		return nil, b.failed("what waits in "+s.address+" could not be counted", err)
+		return nil, b.Failed("what waits in "+s.address+" could not be counted", err)
 	}
 	return b.told(ctx, s, queue, id, request{resource: onQueue(s.address), operation: "listScheduledMessagesAsJSON"})
 }
@@ -105,7 +104,7 @@ func (b *Broker) told(ctx context.Context, s *spot, queue string, id protocol.Me
 	if id != noID {
 		all = slices.DeleteFunc(all, func(m stored) bool { return m.letter.Message.ID != id })
 	}
-	return all, b.failed("the messages in "+s.address+" could not be looked at", err)
+	return all, b.Failed("the messages in "+s.address+" could not be looked at", err)
 }
 
 func lettersOf(all []stored) []broker.Letter {
@@ -148,10 +147,10 @@ func (b *Broker) ActWaiting(ctx context.Context, queue string, _ []int64, a brok
 	}
 	all, err := b.waiting(ctx, s, queue, a.ID)
 	acted := int64(0)
-	for some := range slices.Chunk(all, actOnce) {
+	for some := range slices.Chunk(all, remote.ActOnce) {
 		var n int64
 		if a.Redrive {
-			n, err = b.release(ctx, s, some, a.By)
+			n, err = b.release(ctx, s, some, a.Hurry)
 		} else {
 			n, err = b.remove(ctx, s, some)
 		}
@@ -166,10 +165,12 @@ func (b *Broker) ActWaiting(ctx context.Context, queue string, _ []int64, a brok
 const deliverNow = "deliverScheduledMessage"
 
 // release has messages delivered before their time.
-func (b *Broker) release(ctx context.Context, s *spot, all []stored, by string) (int64, error) {
+func (b *Broker) release(ctx context.Context, s *spot, all []stored, hurry func(context.Context, []broker.Letter) error) (int64, error) {
+	if err := hurry(ctx, lettersOf(all)); err != nil {
+		return 0, err
+	}
 	requests := make([]request, len(all))
 	for i := range all {
-		b.hurried.add(hurriedName{s.address, all[i].number}, hurry{by: by, due: all[i].letter.Meta.Due})
 		requests[i] = request{resource: onQueue(s.address), operation: deliverNow, arguments: []any{json.Number(all[i].number)}}
 	}
 	answers, err := b.ask(ctx, requests...)
@@ -180,9 +181,9 @@ func (b *Broker) release(ctx context.Context, s *spot, all []stored, by string) 
 		}
 	}
 	if isRefused(err) && strings.Contains(err.Error(), deliverNow) {
-		return n, protocol.Errorf(protocol.CodeUnsupported, "the broker %s does not let go of what waits before its time (%v): a later version of Artemis does", b.o.Name, err)
+		return n, protocol.Errorf(protocol.CodeUnsupported, "the broker %s does not let go of what waits before its time (%v): a later version of Artemis does", b.ID, err)
 	}
-	return n, b.failed("what waits in "+s.address+" could not be let go", err)
+	return n, b.Failed("what waits in "+s.address+" could not be let go", err)
 }
 
 // remove removes messages, and says of how many that is true.
@@ -197,15 +198,5 @@ func (b *Broker) remove(ctx context.Context, s *spot, all []stored) (n int64, er
 			n++
 		}
 	}
-	return n, b.failed("what waits in "+s.address+" could not be discarded", err)
-}
-
-// released has a message that was let go be due.
-func (b *Broker) released(s *spot, meta *broker.Meta, number string) {
-	h, is := b.hurried.of(hurriedName{s.address, number})
-	if !is {
-		return
-	}
-	meta.Due, meta.Reason = 0, ""
-	meta.Tell(ledger.Event{Kind: ledger.Released, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: meta.Attempt, By: h.by})
+	return n, b.Failed("what waits in "+s.address+" could not be discarded", err)
 }

@@ -113,14 +113,13 @@ func (s *side) Backlog() int64 { return s.size.Load() }
 
 // Take implements remote.Side.
 func (s *side) Take(ctx context.Context, at remote.Spot, sink remote.Sink) remote.Consumption {
-	c := &consumption{side: s, sink: sink, ended: make(chan struct{}), changed: make(chan struct{}, 1)}
+	c := &consumption{Taking: remote.NewTaking(ctx, s.b.log, at.Name()), side: s, sink: sink}
 	c.spot, _ = at.(*spot)
-	ctx, c.cancel = context.WithCancel(ctx)
 	s.in.start(s.ctx)
 	s.begins()
 	s.b.running.Go(func() {
 		defer s.ends()
-		c.run(ctx)
+		c.Run(c.once)
 	})
 	return c
 }

@@ -116,14 +116,14 @@ func (s *spot) create(ctx context.Context, name string, exclusive bool) error {
 		err = errors.Join(answers[0].err, answers[1].err)
 	}
 	if err != nil {
-		return s.b.failed("the queue "+name+" could not be made", err)
+		return s.b.Failed("the queue "+name+" could not be made", err)
 	}
 	at, err := answers[1].text()
 	if err != nil {
-		return s.b.failed("the queue "+name+" could not be looked at", err)
+		return s.b.Failed("the queue "+name+" could not be looked at", err)
 	}
 	if at != name {
-		return protocol.Errorf(protocol.CodeConflict, "the broker %s at %s has a queue %s that belongs to the address %s, so that what is sent to %s does not reach it: delete it there, or give it another name", s.b.o.Name, s.b.shown, name, at, name)
+		return s.b.Faultf(protocol.CodeConflict, "has a queue %s that belongs to the address %s, so that what is sent to %s does not reach it: delete it there, or give it another name", name, at, name)
 	}
 	if exclusive && string(answers[2].value) != "true" {
 		return s.makeExclusive(ctx, name)
@@ -142,7 +142,7 @@ func (s *spot) makeExclusive(ctx context.Context, name string) error {
 	if err == nil {
 		err = answers[0].err
 	}
-	return s.b.failed("the queue "+name+" could not be made to keep its order", err)
+	return s.b.Failed("the queue "+name+" could not be made to keep its order", err)
 }
 
 // diverts are named apart from queues, with which they share their names.
@@ -178,10 +178,10 @@ func (s *spot) bind(ctx context.Context, topic string) error {
 		err = s.renew(ctx, create)
 	}
 	if err != nil {
-		return s.b.failed("the queue "+s.address+" could not be made to receive the topic "+topic, err)
+		return s.b.Failed("the queue "+s.address+" could not be made to receive the topic "+topic, err)
 	}
 	if from, err := answers[2].text(); err != nil || from != address {
-		return protocol.Errorf(protocol.CodeConflict, "the broker %s at %s has a divert %s that is not of the topic %s: delete it there", s.b.o.Name, s.b.shown, s.divert(), topic)
+		return s.b.Faultf(protocol.CodeConflict, "has a divert %s that is not of the topic %s: delete it there", s.divert(), topic)
 	}
 	return nil
 }
@@ -220,5 +220,5 @@ func (s *spot) tidy(ctx context.Context, all ...request) error {
 			err = errors.Join(err, a.err)
 		}
 	}
-	return s.b.failed("the queue "+s.address+" could not be removed", err)
+	return s.b.Failed("the queue "+s.address+" could not be removed", err)
 }

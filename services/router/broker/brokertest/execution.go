@@ -26,18 +26,9 @@ func (s *suite) refused(execution, route string, headers ...string) {
 // forgotten waits until nothing of an execution is known but its tombstone.
 func (s *suite) forgotten(execution string) {
 	s.Helper()
-	for _, subject := range []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues} {
+	for _, subject := range queueSubjects {
 		s.eventually("no queue of "+execution+" on "+subject, func() bool {
-			pages, err := mesh.Gather[protocol.QueuesPage](s.guarded(), s.nc, subject, protocol.QueuesRequest{Execution: execution}, 0)
-			if err != nil {
-				s.Fatal(err)
-			}
-			for _, page := range pages {
-				if len(page.Queues) > 0 {
-					return false
-				}
-			}
-			return true
+			return len(s.queues(subject, protocol.QueuesRequest{Execution: execution})) == 0
 		})
 	}
 	subscriptions := ask[protocol.SubscriptionsPage](s, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Execution: execution})
@@ -154,9 +145,7 @@ func (s *suite) executionNeighbours() {
 	s.refused(id, "r")
 	for _, other := range neighbours {
 		s.publishTo(other, "r", []byte("y"))
-		if q := s.queue(other, "r"); q.Ready != 2 {
-			s.Errorf("%s has %+v (%s), want both messages", other, q, scope.ScopedName(other, "r"))
-		}
+		s.wantReady(scope.ScopedName(other, "r"), 2)
 	}
 }
 

@@ -71,7 +71,7 @@ func (s *suite) isolation() {
 		}
 	}
 	for _, execution := range ids {
-		s.restsWith(execution, 2*rounds)
+		s.settled(scope.ScopedName(execution, "tasks"), 2*rounds)
 		for _, letter := range s.letters(execution, "tasks") {
 			if !strings.HasPrefix(string(letter.Payload), execution+"|") {
 				s.Errorf("%s has a dead letter of another: %q", execution, letter.Payload)
@@ -81,23 +81,13 @@ func (s *suite) isolation() {
 	for _, execution := range ids { // each after the other, so that a redrive that reached too far would show
 		queue := scope.ScopedName(execution, "tasks")
 		equal(s, "redriven", s.act(protocol.SubjectDeadRedrive, protocol.DeadActRequest{Queue: queue}), 2*rounds)
-		q := s.restsWith(execution, rounds)
+		q := s.settled(queue, rounds)
 		equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 3*rounds)
 		equal(s, "failed", q.Counters[protocol.CountFailed], rounds)
 		equal(s, "rejected", q.Counters[protocol.CountRejected], 3*rounds)
 		equal(s, "published", q.Counters[protocol.CountPublished], rounds*uint64(len(wishes)))
 	}
 	equal(s, "messages that crossed", crossed.Load(), 0)
-}
-
-// restsWith waits until an execution's tasks have come to rest with so many dead.
-func (s *suite) restsWith(execution string, dead int64) (q protocol.QueueInfo) {
-	s.Helper()
-	s.eventually("the execution to end", func() bool {
-		q = s.queue(execution, "tasks")
-		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
-	})
-	return q
 }
 
 func pad(id string) string { return (id + sixtyFour)[:64] }

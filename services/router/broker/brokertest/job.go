@@ -86,12 +86,7 @@ func (s *suite) jobs() protocol.QueueInfo {
 // awaitDone waits until all jobs of the test's queue are done or dead.
 func (s *suite) awaitDone(dead int64) protocol.QueueInfo {
 	s.Helper()
-	var q protocol.QueueInfo
-	s.eventually("an empty queue of jobs", func() bool {
-		q = s.jobs()
-		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
-	})
-	return q
+	return s.settled(scope.JobsQueue(s.execution), dead)
 }
 
 // jobRuns: a job reaches its function as it was enqueued, either way.

@@ -68,7 +68,7 @@ func (s *suite) topicNames() {
 		d.end(protocol.Acknowledged)
 		equal(s, fmt.Sprint("more of ", sub), len(w.deliveries), 0)
 	}
-	equal(s, "ready on the route", s.queue(s.execution, base).Ready, 1)
+	s.wantReady(scope.ScopedName(s.execution, base), 1)
 }
 
 // longNames: the longest names work to the end, or are refused where the

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // oneConsumer: a message goes to one of its queue's consumers.
@@ -288,8 +289,7 @@ func (s *suite) lateListener() {
 	for _, text := range []string{"1", "2", "3"} {
 		s.publish("r", []byte(text))
 	}
-	q := s.queue(s.execution, "r")
-	equal(s, "ready", q.Ready, 3)
+	s.wantReady(scope.ScopedName(s.execution, "r"), 3)
 	spec := s.on("r")
 	spec.Concurrency = new(1)
 	w := s.worker(spec)

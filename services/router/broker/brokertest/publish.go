@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // publishAnswer: a publish is answered when it is stored, in a shape that
@@ -159,7 +160,7 @@ func (s *suite) dedupAtOnce() {
 	}
 	equal(s, "messages", len(ids), 1)
 	equal(s, "duplicates", duplicates, n-1)
-	equal(s, "ready", s.queue(s.execution, "burst").Ready, 1)
+	s.wantReady(scope.ScopedName(s.execution, "burst"), 1)
 }
 
 // publishBursts: what is published at once is answered, each of it, though nothing

@@ -11,7 +11,8 @@ import (
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
-// Target is a running mesh whose queues are on the broker under test.
+// Target is a running mesh, one of each service, whose queues are on the broker under
+// test.
 type Target struct {
 	// URL of its NATS.
 	URL string

@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
-	"sync"
+	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	guard = 3 * time.Minute        // against hanging; nothing is measured by it
-	look  = 10 * time.Millisecond  // between looks at a state
-	quiet = 300 * time.Millisecond // in which what must not happen would have
+	guard    = 3 * time.Minute        // against hanging; nothing is measured by it
+	patience = 10 * time.Second       // before what may have been lost is asked again
+	look     = 10 * time.Millisecond  // between looks at a state, at first
+	rare     = 160 * time.Millisecond // and later
+	quiet    = 300 * time.Millisecond // in which what must not happen would have
 )
 
 // suite is one test's view of the mesh.
@@ -120,26 +122,33 @@ func (s *suite) queue(execution, route string) protocol.QueueInfo {
 
 func (s *suite) queueNamed(name string) protocol.QueueInfo {
 	s.Helper()
-	subjects := []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues}
-	found := make([][]protocol.QueuesPage, len(subjects))
-	errs := make([]error, len(subjects))
-	var asking sync.WaitGroup
-	for i, subject := range subjects {
-		asking.Go(func() {
-			found[i], errs[i] = mesh.Gather[protocol.QueuesPage](s.guarded(), s.nc, subject, protocol.QueuesRequest{Queue: name}, 0)
-		})
-	}
-	asking.Wait()
-	if err := errors.Join(errs...); err != nil {
-		s.Fatalf("listing queues: %v", err)
-	}
 	sum := protocol.QueueInfo{Queue: name, Counters: map[string]uint64{}}
-	for _, page := range slices.Concat(found...) {
-		for _, q := range page.Queues {
+	for _, subject := range queueSubjects {
+		for _, q := range s.queues(subject, protocol.QueuesRequest{Queue: name}) {
 			add(&sum, q)
 		}
 	}
 	return sum
+}
+
+// queueSubjects are of the services that have queues.
+var queueSubjects = []string{protocol.SubjectQueues, protocol.SubjectWaitingQueues, protocol.SubjectDeadQueues}
+
+// queues is what a service knows of queues, which is asked again if it is away.
+func (s *suite) queues(subject string, q protocol.QueuesRequest) []protocol.QueueInfo {
+	s.Helper()
+	var page protocol.QueuesPage
+	s.eventually("an answer on "+subject, func() bool {
+		ctx, cancel := context.WithTimeout(s.Context(), patience)
+		defer cancel()
+		var err error
+		page, err = mesh.Request[protocol.QueuesPage](ctx, s.nc, subject, q)
+		if code := protocol.CodeOf(err); err != nil && code != protocol.CodeUnavailable && code != protocol.CodeTimeout {
+			s.Fatalf("listing queues: %v", err)
+		}
+		return err == nil
+	})
+	return page.Queues
 }
 
 func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
@@ -174,12 +183,38 @@ func (s *suite) await(route, what string, f func(q protocol.QueueInfo) bool) pro
 	return q
 }
 
+// wantReady expects a queue to have n messages ready: as soon as they are answered,
+// or, on a broker of its own, once that counts what it has confirmed.
+func (s *suite) wantReady(queue string, n int64) protocol.QueueInfo {
+	s.Helper()
+	q := s.queueNamed(queue)
+	if s.Capabilities.Open {
+		s.eventually(fmt.Sprintf("%d ready in %s", n, queue), func() bool {
+			q = s.queueNamed(queue)
+			return q.Ready == n
+		})
+	}
+	equal(s, "ready in "+queue, q.Ready, n)
+	return q
+}
+
 // awaitEmpty waits until nothing of the queue is left but dead letters.
 func (s *suite) awaitEmpty(route string, dead int64) protocol.QueueInfo {
 	s.Helper()
-	return s.await(route, "an empty queue", func(q protocol.QueueInfo) bool {
-		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
+	return s.settled(scope.ScopedName(s.execution, route), dead)
+}
+
+// settled waits until nothing of the queue is left but dead letters. A message may
+// move past the questions, since one service is asked after another: it has come to
+// rest when two looks in a row find the same.
+func (s *suite) settled(queue string, dead int64) protocol.QueueInfo {
+	s.Helper()
+	var before, now protocol.QueueInfo
+	s.eventually(fmt.Sprintf("%s to be empty but for %d dead letters", queue, dead), func() bool {
+		before, now = now, s.queueNamed(queue)
+		return now.Ready+now.InFlight+now.Waiting+now.Moving == 0 && now.Dead == dead && maps.Equal(before.Counters, now.Counters)
 	})
+	return now
 }
 
 // letters are the dead letters of a route, whole.
@@ -209,11 +244,9 @@ func (s *suite) eventually(what string, f func() bool) {
 	s.Helper()
 	deadline := time.NewTimer(guard)
 	defer deadline.Stop()
-	t := time.NewTicker(look)
-	defer t.Stop()
-	for !f() {
+	for pause := look; !f(); pause = min(2*pause, rare) {
 		select {
-		case <-t.C:
+		case <-time.After(pause):
 		case <-deadline.C:
 			s.Fatalf("waited %v for %s", guard, what)
 		}

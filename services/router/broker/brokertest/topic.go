@@ -54,17 +54,6 @@ func (w *worker) refusals(specs ...protocol.SubscriptionSpec) []protocol.Refused
 	return ask[protocol.Registered](w.s, protocol.SubjectHello, hello).Refused
 }
 
-// settled waits until nothing of the queue is left but dead letters.
-func (s *suite) settled(queue string, dead int64) protocol.QueueInfo {
-	s.Helper()
-	var q protocol.QueueInfo
-	s.eventually("an empty queue", func() bool {
-		q = s.queueNamed(queue)
-		return q.Ready+q.InFlight+q.Waiting+q.Moving == 0 && q.Dead == dead
-	})
-	return q
-}
-
 // topicCopies: every subscriber, in whatever execution, has a copy of its own,
 // byte for byte the same, once.
 func (s *suite) topicCopies() {
@@ -181,9 +170,7 @@ func (s *suite) observerReturns() {
 	for i := range 5 {
 		equal(s, "listeners", s.publishTopic(topic, fmt.Append(nil, i+1)).Listeners, 1)
 	}
-	if q := s.queueNamed(observerQueue(topic, "a")); q.Ready != 5 || q.DetachedAt.IsZero() {
-		s.Errorf("while nobody observes: %+v", q)
-	}
+	equal(s, "attached while nobody observes", s.wantReady(observerQueue(topic, "a"), 5).DetachedAt.IsZero(), false)
 	second := s.worker(observe(topic, "a"))
 	found := make([]string, 0, 5)
 	for range 5 {
@@ -213,9 +200,7 @@ func (s *suite) observerRemoved() {
 		w.bye()
 		s.publishTopic(topic, []byte("y"))
 		equal(s, "deliveries", len(w.deliveries), 0)
-		if q := s.queueNamed(observerQueue(topic, "a")); q.Ready != 2 || q.Counters[protocol.CountDelivered] != 0 {
-			s.Errorf("of the observer that was removed: %+v", q)
-		}
+		equal(s, "delivered to the observer that was removed", s.wantReady(observerQueue(topic, "a"), 2).Counters[protocol.CountDelivered], 0)
 	}
 }
 

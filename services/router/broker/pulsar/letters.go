@@ -9,7 +9,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
@@ -23,7 +22,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 	if err != nil {
 		return broker.Depth{}, err
 	}
-	x, mark := b.sessions.of(s.topic), uint64(0)
+	x, mark := b.sessions.Of(s.topic), uint64(0)
 	if x != nil {
 		mark = x.mark()
 	}
@@ -36,7 +35,7 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 		dead, err = b.admin.count(ctx, s.dead, subscription)
 	}
 	if err != nil {
-		return broker.Depth{}, b.failed("the topic "+s.topic+" could not be looked at", err)
+		return broker.Depth{}, b.Failed("the topic "+s.topic+" could not be looked at", err)
 	}
 	held := int64(0)
 	if x != nil {
@@ -47,48 +46,21 @@ func (b *Broker) Depth(ctx context.Context, queue string, _ []int64) (broker.Dep
 	return broker.Depth{Ready: there - waiting, Waiting: waiting, Dead: dead.Backlog}, nil
 }
 
-var noID protocol.MessageID
-
 // Browse reads the oldest dead letters: they are taken without being settled and
 // given back in their order.
-func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol.MessageID) ([]broker.Letter, error) {
-	var letters []broker.Letter
-	err := b.letters(ctx, queue, func(r *reading) error {
-		for id != noID || len(letters) < most {
-			d, err := r.next(ctx)
-			if err != nil || d == nil {
-				return err
-			}
-			if id != noID && d.Message.ID != id {
-				continue
-			}
-			letters = append(letters, letterOf(d, queue))
-			if id != noID {
-				return nil
-			}
-		}
-		return nil
+func (b *Broker) Browse(ctx context.Context, queue string, most int, id protocol.MessageID) (letters []broker.Letter, err error) {
+	err = b.letters(ctx, queue, func(r *reading) (err error) {
+		letters, err = remote.Browse(ctx, r, queue, r.s.dead, most, id)
+		return err
 	})
 	return letters, err
 }
 
-func letterOf(d *letter, queue string) broker.Letter {
-	meta := d.Meta
-	meta.Queue = queue
-	return broker.Letter{Message: d.Message, Meta: meta}
-}
-
-// Act redrives or discards dead letters. Each is sent to its queue again,
-// confirmed, and only then settled here.
+// Act redrives or discards dead letters.
 func (b *Broker) Act(ctx context.Context, queue string, a broker.Action) (acted int64, err error) {
-	err = b.letters(ctx, queue, func(r *reading) error {
-		for {
-			n, more, err := r.act(ctx, a)
-			acted += n
-			if err != nil || !more {
-				return err
-			}
-		}
+	err = b.letters(ctx, queue, func(r *reading) (err error) {
+		acted, err = remote.Act(ctx, r, a)
+		return err
 	})
 	return acted, err
 }
@@ -99,13 +71,8 @@ type reading struct {
 	b        *Broker
 	s        *spot
 	consumer pulsar.Consumer
-	left     int64 // that were not taken yet
-}
-
-// letter is a dead letter with what settles it.
-type letter struct {
-	remote.Delivery
-	id pulsar.MessageID
+	left     int64                       // that were not taken yet
+	ids      map[string]pulsar.MessageID // of those that were, by their tags
 }
 
 // letters has f read dead letters, and gives back those that it does not settle.
@@ -117,7 +84,7 @@ func (b *Broker) letters(ctx context.Context, queue string, f func(r *reading) e
 	defer b.shelves.Take(s.dead)()
 	there, err := b.admin.count(ctx, s.dead, subscription)
 	if err != nil {
-		return b.failed("the dead letters in "+s.dead+" could not be counted", err)
+		return b.Failed("the dead letters in "+s.dead+" could not be counted", err)
 	}
 	if there.Backlog == 0 {
 		return nil
@@ -127,10 +94,10 @@ func (b *Broker) letters(ctx context.Context, queue string, f func(r *reading) e
 		ReceiverQueueSize: 100, AckWithResponse: true, EnableBatchIndexAcknowledgment: true, BackOffPolicyFunc: newPatience,
 	})
 	if err != nil {
-		return b.failed("the dead letters in "+s.dead+" could not be read", err)
+		return b.Failed("the dead letters in "+s.dead+" could not be read", err)
 	}
 	defer consumer.Close()
-	return f(&reading{b, s, consumer, there.Backlog})
+	return f(&reading{b: b, s: s, consumer: consumer, left: there.Backlog, ids: make(map[string]pulsar.MessageID)})
 }
 
 // nextWait is longer than a message takes that is there.
@@ -148,72 +115,44 @@ func (r *reading) receive(ctx context.Context) (pulsar.Message, error) {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // somebody else has taken it
 		return nil, nil //nolint:nilnil // the end
 	}
-	return m, r.b.failed("the dead letters in "+r.s.dead+" could not be read", err)
+	return m, r.b.Failed("the dead letters in "+r.s.dead+" could not be read", err)
 }
 
-// next is the next letter; nil: there is none any more.
-func (r *reading) next(ctx context.Context) (*letter, error) {
+// Next implements remote.Reading.
+func (r *reading) Next(ctx context.Context) (*remote.Delivery, error) {
 	m, err := r.receive(ctx)
 	if m == nil {
 		return nil, err
 	}
-	return &letter{decode(m), m.ID()}, nil
+	d := decode(m)
+	r.ids[d.Tag] = m.ID()
+	return &d, nil
 }
 
-// actOnce is how many letters are on their way at once.
-const actOnce = 256
-
-// act redrives or discards the next letters; more: there may be others.
-func (r *reading) act(ctx context.Context, a broker.Action) (n int64, more bool, err error) {
-	var all []*letter
-	for len(all) < actOnce {
-		d, err := r.next(ctx)
-		if err != nil {
-			return 0, false, err
-		}
-		if d == nil {
-			break
-		}
-		if a.ID == noID || d.Message.ID == a.ID {
-			all = append(all, d)
-		}
-		if a.ID != noID && len(all) == 1 {
-			break
-		}
-	}
-	if len(all) == 0 {
-		return 0, false, nil
-	}
-	if a.Redrive {
-		if err := r.redrive(ctx, all, a.By); err != nil {
-			return 0, false, err
-		}
-	}
-	ids := make([]pulsar.MessageID, len(all))
-	for i, d := range all {
-		ids[i] = d.id
-	}
-	if err := r.consumer.AckIDList(ids); err != nil {
-		return 0, false, r.b.failed("dead letters in "+r.s.dead+" could not be settled", err)
-	}
-	return int64(len(all)), a.ID == noID && len(all) == actOnce, nil
-}
-
-// redrive sends letters to their queue and returns when the broker has them all.
-func (r *reading) redrive(ctx context.Context, all []*letter, by string) error {
+// Redrive implements remote.Reading.
+func (r *reading) Redrive(ctx context.Context, all []*remote.Writing) error {
 	if err := r.s.Establish(ctx, remote.Made{}, ""); err != nil {
 		return err
 	}
 	messages := make([]*pulsar.ProducerMessage, len(all))
-	for i, d := range all {
-		meta := broker.Meta{Generation: d.Meta.Generation + 1, Attempt: 1, Spans: d.Meta.Spans}
-		meta.Tell(ledger.Event{Kind: ledger.Redrove, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: 1, By: by})
+	for i, w := range all {
+		w.Spot = r.s
 		var err error
-		if messages[i], err = encode(&remote.Writing{Kind: remote.Fresh, Spot: r.s, Message: d.Message, Meta: &meta}); err != nil {
+		if messages[i], err = encode(w); err != nil {
 			return err
 		}
 	}
-	return r.b.failed("dead letters of "+r.s.topic+" could not be redriven, and stay", r.b.writeAll(ctx, r.s.topic, messages))
+	return r.b.Failed("dead letters of "+r.s.topic+" could not be redriven, and stay", r.b.writeAll(ctx, r.s.topic, messages))
+}
+
+// Settle implements remote.Reading.
+func (r *reading) Settle(all []*remote.Delivery) error {
+	ids := make([]pulsar.MessageID, len(all))
+	for i, d := range all {
+		ids[i] = r.ids[d.Tag]
+		delete(r.ids, d.Tag)
+	}
+	return r.b.Failed("dead letters in "+r.s.dead+" could not be settled", r.consumer.AckIDList(ids))
 }
 
 // writeAll returns when the broker has all messages.
@@ -222,17 +161,7 @@ func (b *Broker) writeAll(ctx context.Context, topic string, all []*pulsar.Produ
 	for _, m := range all {
 		b.write(topic, &outgoing{ctx: ctx, message: m, done: func(err error) { said <- err }})
 	}
-	for range all {
-		select {
-		case err := <-said:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return remote.Confirmed(ctx, len(all), said)
 }
 
 // move has what a subscription has be in another topic, as it is.
@@ -261,7 +190,7 @@ func (b *Broker) moveSome(ctx context.Context, from source, to string, n int64) 
 	for {
 		var all []*pulsar.ProducerMessage
 		var ids []pulsar.MessageID
-		for len(all) < actOnce {
+		for len(all) < remote.ActOnce {
 			m, err := r.receive(ctx)
 			if err != nil {
 				return err

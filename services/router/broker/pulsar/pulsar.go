@@ -32,17 +32,17 @@ const (
 
 // Broker is one namespace of a Pulsar.
 type Broker struct {
+	remote.Identity
 	o     Options
 	log   *slog.Logger
 	names scope.Pulsar
-	shown string // where it is, without the token
 	token string
 
 	client    pulsar.Client
 	admin     *admin
 	watch     watch
 	writers   writers
-	sessions  sessions
+	sessions  remote.Sessions[*session]
 	waiting   waiting
 	making    remote.Turns // to make a topic and its subscription
 	made      sync.Map     // topics that were there
@@ -74,7 +74,7 @@ func New(o Options) (broker.Remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), names: names, shown: at.Scheme + "://" + at.Host}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), names: names, Identity: remote.Identity{ID: o.Name, At: at.Scheme + "://" + at.Host}}
 	b.token, _ = at.User.Password()
 	b.admin = &admin{
 		base: over.Scheme + "://" + over.Host + "/admin/v2/", token: b.token, space: o.Tenant + "/" + o.Namespace,
@@ -84,9 +84,6 @@ func New(o Options) (broker.Remote, error) {
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b, nil
 }
-
-// Name is how configuration and publish answers call it.
-func (b *Broker) Name() string { return b.o.Name }
 
 // Durability says what held when a publish was answered: the broker had
 // confirmed it, which it does once its bookies have it on disk.
@@ -112,7 +109,7 @@ func (b *Broker) Open(ctx context.Context) error {
 		return err
 	}
 	o := pulsar.ClientOptions{
-		URL: b.shown, ConnectionTimeout: dialTimeout, OperationTimeout: callTimeout, KeepAliveInterval: beatEvery,
+		URL: b.At, ConnectionTimeout: dialTimeout, OperationTimeout: callTimeout, KeepAliveInterval: beatEvery,
 		MemoryLimitBytes: -1, // the stores bound it
 		Logger:           quiet{b.log}, MetricsRegisterer: prometheus.NewRegistry(),
 	}
@@ -121,11 +118,11 @@ func (b *Broker) Open(ctx context.Context) error {
 	}
 	client, err := pulsar.NewClient(o)
 	if err != nil {
-		return b.unreachable(err)
+		return b.Unreachable(err)
 	}
 	if _, err := client.TopicPartitions("persistent://" + b.admin.space + "/waybill"); err != nil {
 		client.Close()
-		return b.unreachable(err)
+		return b.Unreachable(err)
 	}
 	b.client = client
 	b.watch.say(nil)
@@ -133,43 +130,20 @@ func (b *Broker) Open(ctx context.Context) error {
 	return nil
 }
 
-func (b *Broker) unreachable(err error) error {
-	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %v", b.o.Name, b.shown, err)
-}
-
 // Close ends all connections. What was not settled goes back to its queue.
 func (b *Broker) Close(ctx context.Context) error {
 	b.cancel()
-	done := make(chan struct{})
-	go func() {
+	return remote.Within(ctx, func() {
 		b.running.Wait()
 		if b.client != nil {
 			b.client.Close()
 		}
 		b.admin.client.CloseIdleConnections()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	})
 }
 
 // Attach makes the store of a lane.
 func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {
-	host := remote.Host{Name: b.o.Name, Log: b.log, Context: b.ctx, Running: &b.running, Setups: 4}
+	host := remote.Host{Name: b.ID, Log: b.log, Context: b.ctx, Running: &b.running, Setups: 4}
 	return remote.NewStore(host, l, lane, func(ctx context.Context) remote.Side { return &side{b: b, ctx: ctx} })
-}
-
-// failed is an error of the broker's with a code.
-func (b *Broker) failed(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, coded := errors.AsType[*protocol.Error](err); coded {
-		return err
-	}
-	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s: %s: %v", b.o.Name, b.shown, what, err)
 }

@@ -66,7 +66,10 @@ type held struct {
 	done     func(taken bool)
 }
 
-var _ remote.Session = (*session)(nil)
+var (
+	_ remote.Session = (*session)(nil)
+	_ remote.Taker   = (*session)(nil)
+)
 
 func newSession(c *consumption, receives bool) *session {
 	return &session{
@@ -101,7 +104,7 @@ func (x *session) open(fifo bool) error {
 func (x *session) options(at source, fifo bool) pulsar.ConsumerOptions {
 	o := pulsar.ConsumerOptions{
 		Topic: at.topic, SubscriptionName: at.subscription, Type: pulsar.Shared, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
-		MessageChannel: x.arriving, ReceiverQueueSize: min(max(2*x.c.window(), 16), fetched),
+		MessageChannel: x.arriving, ReceiverQueueSize: min(max(2*x.c.Window(), 16), fetched),
 		AckWithResponse: true, EnableBatchIndexAcknowledgment: true, MaxReconnectToBroker: new(uint(0)),
 		BackOffPolicyFunc: func() backoff.Policy {
 			x.finish(errLost)
@@ -187,8 +190,15 @@ func (x *session) note(m pulsar.ConsumerMessage) (remote.Delivery, bool) {
 	return h.delivery, true
 }
 
-// want changes how many messages are wanted at once.
-func (x *session) want(window int) {
+// Receive implements remote.Taker.
+func (x *session) Receive(topic string) {
+	if x.receives != x.c.receives(topic) {
+		x.finish(errReceives)
+	}
+}
+
+// Want implements remote.Taker: it changes how many messages are wanted at once.
+func (x *session) Want(window int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.window = window
@@ -372,34 +382,4 @@ func (x *session) holds(mark uint64) int64 {
 		}
 	}
 	return max(0, n)
-}
-
-// sessions are those that there are, by topic.
-type sessions struct {
-	mu  sync.Mutex
-	all map[string]*session
-}
-
-func (s *sessions) add(topic string, x *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = make(map[string]*session)
-	}
-	s.all[topic] = x
-}
-
-func (s *sessions) remove(topic string, x *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all[topic] == x {
-		delete(s.all, topic)
-	}
-}
-
-// of is that of a topic; nil: there is none.
-func (s *sessions) of(topic string) *session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[topic]
 }

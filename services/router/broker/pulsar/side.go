@@ -75,9 +75,8 @@ func (s *side) Backlog() int64 { return s.size.Load() }
 
 // Take implements remote.Side.
 func (s *side) Take(ctx context.Context, at remote.Spot, sink remote.Sink) remote.Consumption {
-	c := &consumption{b: s.b, sink: sink, ended: make(chan struct{}), changed: make(chan struct{}, 1)}
+	c := &consumption{Taking: remote.NewTaking(ctx, s.b.log, at.Name()), b: s.b, sink: sink}
 	c.spot, _ = at.(*spot)
-	ctx, c.cancel = context.WithCancel(ctx)
-	s.b.running.Go(func() { c.run(ctx) })
+	s.b.running.Go(func() { c.Run(c.once) })
 	return c
 }

@@ -92,7 +92,7 @@ func (b *Broker) establish(ctx context.Context, at source, from position) error 
 	if err == nil {
 		b.made.Store(at.topic, true)
 	}
-	return b.failed("the topic "+at.topic+" could not be made", err)
+	return b.Failed("the topic "+at.topic+" could not be made", err)
 }
 
 // Unbind implements remote.Spot: what was received and is not handled yet goes
@@ -106,14 +106,14 @@ func (s *spot) Unbind(ctx context.Context, _ string) error {
 	if err == nil {
 		err = s.b.admin.unsubscribe(ctx, s.from.topic, s.from.subscription)
 	}
-	return s.b.failed("the subscription "+s.from.subscription+" of "+s.from.topic+" could not be ended", err)
+	return s.b.Failed("the subscription "+s.from.subscription+" of "+s.from.topic+" could not be ended", err)
 }
 
 // Remove implements remote.Spot.
 func (s *spot) Remove(ctx context.Context) error {
 	if s.from.some() {
 		if err := s.b.admin.unsubscribe(ctx, s.from.topic, s.from.subscription); err != nil {
-			return s.b.failed("the subscription "+s.from.subscription+" of "+s.from.topic+" could not be removed", err)
+			return s.b.Failed("the subscription "+s.from.subscription+" of "+s.from.topic+" could not be removed", err)
 		}
 	}
 	for _, topic := range []string{s.topic, s.dead} {
@@ -121,7 +121,7 @@ func (s *spot) Remove(ctx context.Context) error {
 		s.b.waiting.forget(topic)
 		s.b.made.Delete(topic)
 		if err := s.b.admin.removeTopic(ctx, topic); err != nil {
-			return s.b.failed("the topic "+topic+" could not be removed", err)
+			return s.b.Failed("the topic "+topic+" could not be removed", err)
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func (b *Broker) Away() error {
 	if b.watch.err == nil {
 		return nil
 	}
-	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): publish again when it is back", b.o.Name, b.shown, b.watch.err)
+	return b.Missing(b.watch.err)
 }
 
 func (b *Broker) keepWatch(ctx context.Context) {
@@ -50,9 +50,9 @@ func (b *Broker) keepWatch(ctx context.Context) {
 		}
 		switch isNew := b.watch.say(err); {
 		case isNew && err != nil:
-			b.log.Warn("the broker is away", "address", b.shown, "error", err)
+			b.log.Warn("the broker is away", "address", b.At, "error", err)
 		case isNew:
-			b.log.Info("the broker is back", "address", b.shown)
+			b.log.Info("the broker is back", "address", b.At)
 		}
 	}
 }
@@ -82,12 +82,12 @@ func (b *Broker) examine(ctx context.Context) error {
 	err := b.admin.do(ctx, http.MethodGet, "namespaces/"+b.admin.space, nil, &p)
 	switch {
 	case errors.Is(err, errNotThere):
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s has no namespace %s: create it there, or name another by tenant and namespace", b.o.Name, b.shown, b.admin.space)
+		return b.Faultf(protocol.CodeUnavailable, "has no namespace %s: create it there, or name another by tenant and namespace", b.admin.space)
 	case err != nil:
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached over its admin interface %s: %v", b.o.Name, b.shown, b.admin.base, err)
+		return b.Faultf(protocol.CodeUnavailable, "cannot be reached over its admin interface %s: %v", b.admin.base, err)
 	}
 	refuse := func(setting, why string) error {
-		return protocol.Errorf(protocol.CodeConflict, "the namespace %s of the broker %s at %s has %s, which %s: change it there, or name another namespace", b.admin.space, b.o.Name, b.shown, setting, why)
+		return protocol.Errorf(protocol.CodeConflict, "the namespace %s of the broker %s at %s has %s, which %s: change it there, or name another namespace", b.admin.space, b.ID, b.At, setting, why)
 	}
 	switch {
 	case p.TTL > 0:

@@ -104,7 +104,7 @@ func (b *Broker) Open(ctx context.Context) error {
 		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %v", b.o.Name, b.address, err)
 	}
 	version, _ := conn.Properties["version"].(string)
-	major, minor := numbers(version)
+	major, minor := remote.Version(version)
 	if major < 3 || major == 3 && minor < 10 {
 		return errors.Join(conn.Close(), protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is RabbitMQ %s: 3.10 or later is needed", b.o.Name, b.address, version))
 	}
@@ -115,37 +115,10 @@ func (b *Broker) Open(ctx context.Context) error {
 	return nil
 }
 
-// numbers are the first two of a version.
-func numbers(version string) (major, minor int) {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return 0, 0
-	}
-	major, err := strconv.Atoi(parts[0])
-	if err != nil {
-		return 0, 0
-	}
-	minor, err = strconv.Atoi(parts[1])
-	if err != nil {
-		return 0, 0
-	}
-	return major, minor
-}
-
 // Close ends all connections. What was not settled goes back to its queue.
 func (b *Broker) Close(ctx context.Context) error {
 	b.cancel()
-	done := make(chan struct{})
-	go func() {
-		b.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return remote.Within(ctx, b.running.Wait)
 }
 
 // Away says why the broker cannot be used now.

@@ -98,7 +98,7 @@ func (h *hub) run() {
 		case h.b.ctx.Err() != nil:
 			return
 		case err != nil && h.heard.Load(): // and not once more for each attempt
-			h.b.log.Warn("the connection that receives messages was lost and is made again: what is published meanwhile does not arrive", "address", h.b.shown, "error", err)
+			h.b.log.Warn("the connection that receives messages was lost and is made again: what is published meanwhile does not arrive", "address", h.b.At, "error", err)
 		}
 		remote.Sleep(h.b.ctx, hubAgain)
 	}

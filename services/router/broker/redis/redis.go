@@ -26,9 +26,9 @@ const (
 
 // Broker is one Redis.
 type Broker struct {
+	remote.Identity
 	o      Options
 	log    *slog.Logger
-	shown  string // its address, without the password
 	client *client.Client
 	writer *writer
 	hub    *hub
@@ -53,7 +53,7 @@ func New(o Options) (broker.Remote, error) {
 	at.MaxRetries = -1 // what was published and not answered would be published twice
 	at.DialTimeout, at.ReadTimeout, at.WriteTimeout, at.ContextTimeoutEnabled = answerTime, answerTime, answerTime, true
 	at.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), shown: scheme(at) + "://" + at.Addr, client: client.NewClient(at)}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), Identity: remote.Identity{ID: o.Name, At: scheme(at) + "://" + at.Addr}, client: client.NewClient(at)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.writer, b.hub, b.drops.log = newWriter(b), newHub(b), b.log
 	return b, nil
@@ -74,9 +74,6 @@ func scheme(at *client.Options) string {
 	return "redis"
 }
 
-// Name is how configuration and publish answers call it.
-func (b *Broker) Name() string { return b.o.Name }
-
 // Durability says what held when a publish was answered: Redis keeps nothing.
 func (b *Broker) Durability() string { return protocol.DurabilityNone }
 
@@ -91,7 +88,7 @@ func (b *Broker) Defaults() broker.Defaults {
 // Open connects, and follows the connection from then on.
 func (b *Broker) Open(ctx context.Context) error {
 	if err := b.client.Ping(ctx).Err(); err != nil {
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %v", b.o.Name, b.shown, err)
+		return b.Unreachable(err)
 	}
 	b.running.Go(b.watch)
 	b.running.Go(b.writer.run)
@@ -110,7 +107,7 @@ func (b *Broker) watch() {
 func (b *Broker) noted(err error) {
 	if err == nil {
 		if b.lost.Swap(nil) != nil {
-			b.log.Info("the broker is back", "address", b.shown)
+			b.log.Info("the broker is back", "address", b.At)
 		}
 		return
 	}
@@ -119,30 +116,20 @@ func (b *Broker) noted(err error) {
 	}
 	why := err.Error()
 	if b.lost.Swap(&why) == nil {
-		b.log.Warn("the broker cannot be reached and is tried again; what is published there meanwhile does not arrive", "address", b.shown, "error", err)
+		b.log.Warn("the broker cannot be reached and is tried again; what is published there meanwhile does not arrive", "address", b.At, "error", err)
 	}
 }
 
 // Close ends all connections. What was not handled is lost.
 func (b *Broker) Close(ctx context.Context) error {
 	b.cancel()
-	done := make(chan struct{})
-	go func() {
-		b.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return b.client.Close()
-	case <-ctx.Done():
-		return errors.Join(ctx.Err(), b.client.Close())
-	}
+	return errors.Join(remote.Within(ctx, b.running.Wait), b.client.Close())
 }
 
 // Away says why the broker cannot be used now.
 func (b *Broker) Away() error {
 	if why := b.lost.Load(); why != nil {
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %s", b.o.Name, b.shown, *why)
+		return b.Faultf(protocol.CodeUnavailable, "cannot be reached: %s", *why)
 	}
 	return nil
 }

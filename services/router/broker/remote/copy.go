@@ -156,8 +156,7 @@ func (s *Store) copied(c *copying, err error) {
 	case err == nil:
 		s.left(c)
 	case v.lost:
-		s.goesBack(v)
-		s.lane.Lost(&v.entry)
+		s.interrupted(c)
 	default:
 		s.host.Log.Warn("the copy of a message was not confirmed and is written again; the original stays", "queue", v.place.queue, "message_id", v.entry.ID, "error", err)
 		c.out.Tries++
@@ -202,11 +201,37 @@ func (s *Store) comesBack(v *live, delay time.Duration) {
 // resume begins again, unless the original was lost meanwhile.
 func (s *Store) resume(c *copying) {
 	if c.v.lost {
-		s.goesBack(c.v)
-		s.lane.Lost(&c.v.entry)
+		s.interrupted(c)
 		return
 	}
 	s.begin(c)
+}
+
+// interrupted gives up a copy whose original the broker has back. Whether it has the
+// copy too nobody knows. What its handler said is known: when the original comes again
+// the same copy is written, and nothing is run.
+func (s *Store) interrupted(c *copying) {
+	v := c.v
+	if v.own && !v.place.made.FIFO { // in order what comes behind it waits for a run
+		s.interruptions.put(v.ident, c, interruptedSpan)
+	}
+	s.goesBack(v)
+	s.lane.Lost(&v.entry)
+}
+
+// interruptedSpan is for how long a broker may be away, and its messages be known
+// again.
+const interruptedSpan = 10 * time.Minute
+
+// goesOn says whether a delivery is the original of a copy that was interrupted, and
+// writes that.
+func (s *Store) goesOn(v *live) bool {
+	c, was := s.interruptions.get(v.ident)
+	if !was || !v.own {
+		return false
+	}
+	s.interruptions.remove(v.ident)
+	return s.copy(&v.entry, c.meta, c.out.Kind)
 }
 
 // tidyAfter is how soon dead letters are looked through.

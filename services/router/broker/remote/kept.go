@@ -2,7 +2,10 @@ package remote
 
 import (
 	"encoding/json"
+	"time"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -23,8 +26,24 @@ type kept struct {
 	Story        []byte `json:"story,omitempty"`
 }
 
-func (s *Store) keptKey(v *live) string {
-	return broker.KeptNote(s.host.Name, v.message.ID.String()+"\n"+v.place.queue)
+func keptOf(meta *broker.Meta) kept {
+	return kept{
+		meta.Generation, meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due, meta.FirstFailure, meta.LastFailure,
+		meta.Error, meta.Source, meta.Spans, meta.Story,
+	}
+}
+
+func (s *Store) keptKey(id protocol.MessageID, queue string) string {
+	return broker.KeptNote(s.host.Name, id.String()+"\n"+queue)
+}
+
+// keep notes what became of a message.
+func (s *Store) keep(id protocol.MessageID, meta *broker.Meta, tag any) error {
+	value, err := json.Marshal(keptOf(meta))
+	if err != nil {
+		return err
+	}
+	return s.ledger.PutNote(s.keptKey(id, meta.Queue), value, tag)
 }
 
 // returned is the tag of a note: the entry may be delivered again when it is in
@@ -41,14 +60,8 @@ func (s *Store) Return(e *broker.Entry, meta broker.Meta) bool {
 	if v == nil || v.leaving {
 		return false
 	}
-	value, err := json.Marshal(kept{
-		meta.Generation, meta.Attempt, meta.Vanished, meta.Incomplete, meta.Due, meta.FirstFailure, meta.LastFailure,
-		meta.Error, meta.Source, meta.Spans, meta.Story,
-	})
-	if err == nil {
-		err = s.ledger.PutNote(s.keptKey(v), value, &returned{s, v, meta})
-	}
-	if err != nil {
+	meta.Queue = v.place.queue
+	if err := s.keep(v.message.ID, &meta, &returned{s, v, meta}); err != nil {
 		s.host.Log.Error("what became of a message cannot be noted", "queue", v.place.queue, "message_id", e.ID, "error", err)
 		return false
 	}
@@ -67,9 +80,34 @@ func (r *returned) Noted() {
 	r.s.lane.Returned(&v.entry)
 }
 
+// Hurry notes that messages which wait on the broker do not have to any more, and calls
+// done when that is in the log: their time is in them, and who takes them without the
+// note has them wait for it.
+func (s *Store) Hurry(all []broker.Letter, by string, done func(err error)) {
+	for i := range all {
+		meta := all[i].Meta
+		meta.Due = 0
+		meta.Tell(ledger.Event{Kind: ledger.Released, At: time.Now().UnixNano(), Generation: meta.Generation, Attempt: meta.Attempt, By: by})
+		var last any
+		if i == len(all)-1 {
+			last = hurried(done)
+		}
+		if err := s.keep(all[i].Message.ID, &meta, last); err != nil {
+			done(err)
+			return
+		}
+	}
+}
+
+// hurried is the tag of the last note of these.
+type hurried func(err error)
+
+// Noted says that all are in the log.
+func (done hurried) Noted() { done(nil) }
+
 // recall has a message that came back to this lane know what became of it.
 func (s *Store) recall(v *live) {
-	value := s.ledger.Note(s.keptKey(v))
+	value := s.ledger.Note(s.keptKey(v.message.ID, v.place.queue))
 	if value == nil {
 		return
 	}
@@ -93,7 +131,7 @@ func (s *Store) drop(v *live) {
 		return
 	}
 	v.kept = false
-	if err := s.ledger.PutNote(s.keptKey(v), nil, nil); err != nil {
+	if err := s.ledger.PutNote(s.keptKey(v.message.ID, v.place.queue), nil, nil); err != nil {
 		s.host.Log.Error("a note about a message is not forgotten", "message_id", v.message.ID, "error", err)
 	}
 }

@@ -71,6 +71,14 @@ type published struct {
 	receipt broker.Receipt
 	stored  bool
 	waiting []any
+	refused bool // nobody knows whether it was stored: the next one is tried, as
+	doubt   doubt
+}
+
+// doubt is the message that may be stored. There is none with the zero value.
+type doubt struct {
+	id        protocol.MessageID
+	published int64
 }
 
 func keyOf(p *broker.Publish) dedupKey { return dedupKey{p.Queue, p.Topic, p.Dedup} }
@@ -86,6 +94,9 @@ func (d *Dedups) Repeats(p *broker.Publish, lane broker.Lane) bool {
 	case !known || time.Since(first.at) > protocol.DedupWindow:
 		d.all.put(keyOf(p), &published{at: time.Now()}, protocol.DedupWindow)
 		return false
+	case first.refused:
+		first.refused = false
+		return false
 	case first.stored:
 		tag := p.Tag
 		lane.Post(func() { lane.Stored(tag, first.receipt) })
@@ -93,6 +104,22 @@ func (d *Dedups) Repeats(p *broker.Publish, lane broker.Lane) bool {
 		first.waiting = append(first.waiting, p.Tag)
 	}
 	return true
+}
+
+// Doubt notes that nobody knows whether p was stored: the next of its id is published as
+// the same message, so that two of it are noticed.
+func (d *Dedups) Doubt(p *broker.Publish) {
+	if first, known := d.all.get(keyOf(p)); known && p.Dedup != "" {
+		first.doubt = doubt{p.Message.ID, p.Message.PublishedAt}
+	}
+}
+
+// Resume gives p the name of the one of its id of which there is a doubt.
+func (d *Dedups) Resume(p *broker.Publish) {
+	first, known := d.all.get(keyOf(p))
+	if known && p.Dedup != "" && first.refused && time.Since(first.at) <= protocol.DedupWindow {
+		p.Message.ID, p.Message.PublishedAt = first.doubt.id, first.doubt.published
+	}
 }
 
 // Remembers says whether p would repeat another.
@@ -118,7 +145,7 @@ func (d *Dedups) Stored(p *broker.Publish, r broker.Receipt, lane broker.Lane) {
 	first.waiting = nil
 }
 
-// Refused forgets the first: the next one is tried.
+// Refused has the next one be tried.
 func (d *Dedups) Refused(p *broker.Publish, err error, lane broker.Lane) {
 	if p.Dedup == "" {
 		return
@@ -127,8 +154,11 @@ func (d *Dedups) Refused(p *broker.Publish, err error, lane broker.Lane) {
 	if !known {
 		return
 	}
-	d.all.remove(keyOf(p))
+	if first.refused = first.doubt != (doubt{}); !first.refused {
+		d.all.remove(keyOf(p))
+	}
 	for _, tag := range first.waiting {
 		lane.Refused(tag, err)
 	}
+	first.waiting = nil
 }

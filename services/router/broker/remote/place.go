@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
-	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -45,6 +43,7 @@ const declareAgain = 500 * time.Millisecond
 type noted struct {
 	Made    Made    `json:"made,omitzero"`
 	Holding []int64 `json:"holding,omitempty"` // ms
+	Removed bool    `json:"removed,omitempty"` // it is to be, with all it holds
 }
 
 func (s *Store) placeKey(queue string) string { return broker.PlaceNote(s.host.Name, queue) }
@@ -69,6 +68,9 @@ func (s *Store) readPlaces() {
 		for _, ms := range n.Holding {
 			p.holding[ms] = struct{}{}
 		}
+		if n.Removed {
+			s.remove(p)
+		}
 	}
 }
 
@@ -79,6 +81,7 @@ func (s *Store) newPlace(queue string) (*place, error) {
 	}
 	p := &place{queue: queue, spot: spot, ghost: ledger.Queue{Name: queue}, holding: make(map[int64]struct{}), sure: make(sure)}
 	s.places[queue] = p
+	delete(s.removals, queue)
 	s.host.Away.forget(queue)
 	return p, nil
 }
@@ -95,8 +98,10 @@ func (s *Store) place(queue string) (*place, error) {
 	return p, err
 }
 
-func (s *Store) note(p *place) {
-	value, err := json.Marshal(noted{Made: p.made, Holding: p.delays()})
+func (s *Store) note(p *place) { s.noteAs(p, noted{Made: p.made, Holding: p.delays()}) }
+
+func (s *Store) noteAs(p *place, n noted) {
+	value, err := json.Marshal(n)
 	if err == nil {
 		err = s.ledger.PutNote(s.placeKey(p.queue), value, nil)
 	}
@@ -273,11 +278,24 @@ func (s *Store) Unbind(queue, topic string) {
 	}
 	at.queues++
 	s.setup.Do(p.queue, func(ctx context.Context) {
-		if err := p.spot.Unbind(ctx, topic); err != nil {
-			s.host.Log.Warn("a queue could not be unbound from its topic", "queue", queue, "error", err)
-		}
-		s.post(func() { s.unbound(topic, at) })
+		err := p.spot.Unbind(ctx, topic)
+		s.post(func() {
+			s.unbound(topic, at)
+			if err != nil {
+				s.host.Log.Warn("a queue could not be unbound from its topic and is tried again", "queue", queue, "error", err)
+				s.after(unbindAgain, func() { s.stillBound(p, topic) })
+			}
+		})
 	})
+}
+
+// unbindAgain is how long an unbinding that has failed is not tried again.
+const unbindAgain = 5 * time.Second
+
+func (s *Store) stillBound(p *place, topic string) {
+	if s.places[p.queue] == p && p.topic == "" {
+		s.Unbind(p.queue, topic)
+	}
 }
 
 // unbinding is a topic that queues are leaving.
@@ -294,43 +312,5 @@ func (s *Store) unbound(topic string, at *unbinding) {
 	delete(s.unbinding, topic)
 	for _, x := range at.waiting {
 		s.write(x)
-	}
-}
-
-// Forget removes a queue with all it holds.
-func (s *Store) Forget(queue string) {
-	p := s.places[queue]
-	if p == nil {
-		return
-	}
-	delete(s.places, queue)
-	s.host.Away.forget(queue)
-	if p.taking != nil {
-		p.taking.Stop()
-	}
-	delays := p.delays()
-	s.setup.Do(p.queue, func(ctx context.Context) {
-		if p.taking != nil {
-			p.taking.Wait()
-		}
-		var err error
-		if h, holds := p.spot.(Holding); holds { // first what would come back to it
-			err = h.RemoveHoldings(ctx, delays)
-		}
-		err = errors.Join(err, p.spot.Remove(ctx))
-		s.post(func() { s.forgotten(p, err) })
-	})
-}
-
-func (s *Store) forgotten(p *place, err error) {
-	if err != nil {
-		s.host.Log.Warn("a queue could not be removed from the broker", "queue", p.queue, "error", err)
-		return
-	}
-	if s.places[p.queue] != nil {
-		return // it is used again
-	}
-	if err := s.ledger.PutNote(s.placeKey(p.queue), nil, nil); err != nil {
-		s.host.Log.Error("a queue's note is not forgotten", "queue", p.queue, "code", protocol.CodeOf(err), "error", err)
 	}
 }

@@ -31,6 +31,7 @@ func (s *Store) Publish(p broker.Publish) error {
 	if err != nil {
 		return err
 	}
+	s.dedups.Resume(&p)
 	x := &publication{Publish: p, places: to}
 	x.out = Writing{Kind: Fresh, Topic: p.Topic, Queue: p.Queue, Message: p.Message, Meta: &broker.Meta{Attempt: 1, Spans: p.Spans}}
 	for _, at := range to { // what one queue of a topic makes of priorities holds for the others
@@ -113,6 +114,7 @@ func (s *Store) written(x *publication, err error) {
 		s.forgetDeclared(x)
 		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "the message for %s was not stored: %v; look at it on the broker, and publish again", x.name(), err))
 	case errors.Is(err, ErrUnknown):
+		s.dedups.Doubt(&x.Publish)
 		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "%v, and whether it was stored is not known: publish it again with the same %s", err, protocol.HeaderDedup))
 	default:
 		s.refuse(x, protocol.Errorf(protocol.CodeUnavailable, "the message was not stored (%v): publish it again", err))

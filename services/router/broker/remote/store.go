@@ -41,19 +41,22 @@ type Store struct {
 
 	poster *Poster
 
-	places    map[string]*place
-	unbinding map[string]*unbinding // by topic
-	live      map[ledger.Key]*live
-	idents    map[Ident]*live // of the mesh's own messages
-	finished  Memory
-	dedups    Dedups
-	stored    uint64
+	places        map[string]*place
+	removals      map[string]*removal   // by queue
+	unbinding     map[string]*unbinding // by topic
+	live          map[ledger.Key]*live
+	idents        map[Ident]*live // of the mesh's own messages
+	finished      Memory
+	interruptions generations[Ident, *copying]
+	dedups        Dedups
+	stored        uint64
 }
 
 var (
 	_ broker.RemoteStore = (*Store)(nil)
 	_ broker.Prioritized = (*Store)(nil)
 	_ broker.Remembering = (*Store)(nil)
+	_ broker.Hurrying    = (*Store)(nil)
 )
 
 // live is a message that was delivered and is not settled.
@@ -80,7 +83,8 @@ type live struct {
 func NewStore(host Host, l *ledger.Ledger, lane broker.Lane, side func(ctx context.Context) Side) *Store {
 	s := &Store{
 		host: host, ledger: l, lane: lane, setup: NewSequence(max(1, host.Setups)),
-		places: make(map[string]*place), unbinding: make(map[string]*unbinding), live: make(map[ledger.Key]*live), idents: make(map[Ident]*live),
+		places: make(map[string]*place), removals: make(map[string]*removal), unbinding: make(map[string]*unbinding),
+		live: make(map[ledger.Key]*live), idents: make(map[Ident]*live),
 	}
 	s.ctx, s.cancel = context.WithCancel(host.Context)
 	s.poster = NewPoster(s.ctx, lane, host.Running)
@@ -158,7 +162,9 @@ func (s *Store) arrive(p *place, x Session, d *Delivery) {
 		s.Retry(&v.entry, v.meta) // the broker's clock is ahead, or its longest delay was too short
 		return
 	}
-	s.lane.Arrived(&v.entry, m)
+	if !s.goesOn(v) {
+		s.lane.Arrived(&v.entry, m)
+	}
 }
 
 // known says whether a delivery is nothing new, and sees to it: it was settled, or

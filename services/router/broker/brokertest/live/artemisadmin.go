@@ -1,8 +1,6 @@
 package live
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // StoredQueue is what Artemis says of a queue.
@@ -59,7 +56,7 @@ func (a *Artemis) Queues(t testing.TB) map[string]StoredQueue {
 
 func (a *Artemis) queues() (map[string]StoredQueue, error) {
 	var text string
-	if err := a.ask(&text, "", "listQueues(java.lang.String,int,int)", "", 1, 1<<20); err != nil {
+	if err := a.manage(&text, "", "listQueues(java.lang.String,int,int)", "", 1, 1<<20); err != nil {
 		return nil, err
 	}
 	var page struct {
@@ -188,14 +185,14 @@ func (a *Artemis) emptyOnce() error {
 	}
 	for name := range all {
 		if !own(name) {
-			err = errors.Join(err, a.ask(nil, "", "destroyQueue(java.lang.String,boolean,boolean)", name, true, true))
+			err = errors.Join(err, a.manage(nil, "", "destroyQueue(java.lang.String,boolean,boolean)", name, true, true))
 		}
 	}
 	var addresses []string
-	err = errors.Join(err, a.ask(&addresses, "", "getAddressNames()"))
+	err = errors.Join(err, a.manage(&addresses, "", "getAddressNames()"))
 	for _, name := range addresses {
 		if !own(name) {
-			err = errors.Join(err, a.ask(nil, "", "deleteAddress(java.lang.String,boolean)", name, true))
+			err = errors.Join(err, a.manage(nil, "", "deleteAddress(java.lang.String,boolean)", name, true))
 		}
 	}
 	return err
@@ -217,12 +214,12 @@ func (a *Artemis) Held() (n int64, err error) {
 // be nil.
 func (a *Artemis) Manage(t testing.TB, into any, bean, operation string, arguments ...any) {
 	t.Helper()
-	if err := a.ask(into, bean, operation, arguments...); err != nil {
+	if err := a.manage(into, bean, operation, arguments...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (a *Artemis) ask(into any, bean, operation string, arguments ...any) error {
+func (a *Artemis) manage(into any, bean, operation string, arguments ...any) error {
 	if bean != "" {
 		bean = "," + bean
 	}
@@ -235,7 +232,7 @@ func (a *Artemis) ask(into any, bean, operation string, arguments ...any) error 
 		Error  string
 		Value  json.RawMessage
 	}
-	if err := a.post(body, &answer); err != nil {
+	if err := ask(http.MethodPost, a.addresses[2]+"/console/jolokia/", body, &answer); err != nil {
 		return fmt.Errorf("%s%s of Artemis: %w", operation, bean, err)
 	}
 	if answer.Status != http.StatusOK {
@@ -245,29 +242,4 @@ func (a *Artemis) ask(into any, bean, operation string, arguments ...any) error 
 		return nil
 	}
 	return json.Unmarshal(answer.Value, into)
-}
-
-// answerGuard bounds one question: the broker has been seen not to answer one to
-// remove a queue that went with its connection at that moment.
-const answerGuard = 10 * time.Second
-
-func (a *Artemis) post(body, into any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), answerGuard)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.addresses[2]+"/console/jolokia/", bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Close = true // no connection stays behind
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	return json.NewDecoder(answer.Body).Decode(into)
 }

@@ -158,7 +158,7 @@ func answers(address string) bool {
 
 // A broker that cannot be started says why.
 func TestDoesNotStart(t *testing.T) {
-	r, err := newRabbitMQ(t.TempDir(), "no_such_setting = 1")
+	r, err := rabbitMQ.new(t.TempDir(), "BROKER_CONFIG=no_such_setting = 1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,8 @@
 package live
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,58 +10,30 @@ import (
 )
 
 // Pulsar is a running Apache Pulsar.
-type Pulsar struct{ server }
+type Pulsar struct{ *server }
 
-var sharedPulsar one[Pulsar]
+var pulsar = kind{name: "Pulsar", script: "pulsar.sh", ports: []string{"PULSAR_PORT", "HTTP_PORT", "BOOKIE_PORT"}, addresses: 2}
 
 // SharedPulsar is the one that the tests of this program share, each in namespaces
 // of its own; it ends with the program. Nobody may stop it.
 func SharedPulsar(t testing.TB) *Pulsar {
 	t.Helper()
-	return sharedPulsar.get(t, "Pulsar", func() (*Pulsar, error) { return RunPulsar("") })
+	return &Pulsar{pulsar.shared(t)}
 }
 
 // RunPulsar starts one that ends with this program, and then is gone with its
 // data, which is in a directory below the one given; default the system's for
 // what passes. environment is of its script, as in HEAP=1g.
 func RunPulsar(below string, environment ...string) (*Pulsar, error) {
-	dir, err := os.MkdirTemp(below, "waybill-pulsar-")
-	if err != nil {
-		return nil, err
-	}
-	p, err := newPulsar(dir, environment...)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.start(); err != nil {
-		return nil, err
-	}
-	return p, nil
+	s, err := pulsar.run(below, environment...)
+	return &Pulsar{s}, err
 }
 
 // StartPulsar starts one for this test alone, that may be killed and started again.
 // config has lines to add to its standalone.conf.
 func StartPulsar(t testing.TB, config ...string) *Pulsar {
 	t.Helper()
-	p, err := newPulsar(t.TempDir(), "BROKER_CONFIG="+strings.Join(config, "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.startFor(t)
-	return p
-}
-
-func newPulsar(dir string, environment ...string) (*Pulsar, error) {
-	script, err := scriptOf("pulsar.sh")
-	if err != nil {
-		return nil, err
-	}
-	p, err := ports(3)
-	if err != nil {
-		return nil, err
-	}
-	environment = append(environment, "PULSAR_PORT="+p[0], "HTTP_PORT="+p[1], "BOOKIE_PORT="+p[2])
-	return &Pulsar{server{name: "Pulsar", script: script, dir: dir, environment: environment}}, nil
+	return &Pulsar{pulsar.start(t, config...)}
 }
 
 // URL is where messages go through.
@@ -171,33 +138,5 @@ func (p *Pulsar) Admin(t testing.TB, method, path string, body, into any) {
 }
 
 func (p *Pulsar) admin(method, path string, body, into any) error {
-	text := []byte{}
-	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	request, err := http.NewRequest(method, p.addresses[1]+"/admin/v2/"+path, bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	request.Close = true // no connection stays behind
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	said, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s: %s", answer.Status, said)
-	}
-	if into == nil {
-		return nil
-	}
-	return json.Unmarshal(said, into)
+	return ask(method, p.addresses[1]+"/admin/v2/"+path, body, into)
 }

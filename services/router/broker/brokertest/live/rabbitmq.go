@@ -1,14 +1,8 @@
 package live
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -16,60 +10,32 @@ import (
 )
 
 // RabbitMQ is a running RabbitMQ.
-type RabbitMQ struct{ server }
+type RabbitMQ struct{ *server }
 
-var sharedRabbitMQ one[RabbitMQ]
+var rabbitMQ = kind{
+	name: "RabbitMQ", script: "rabbitmq.sh", ports: []string{"AMQP_PORT", "MANAGEMENT_PORT", "EPMD_PORT", "DISTRIBUTION_PORT"}, addresses: 2,
+}
 
 // SharedRabbitMQ is the one that the tests of this program share, each in virtual
 // hosts of its own; it ends with the program. Nobody may stop it.
 func SharedRabbitMQ(t testing.TB) *RabbitMQ {
 	t.Helper()
-	return sharedRabbitMQ.get(t, "RabbitMQ", func() (*RabbitMQ, error) { return RunRabbitMQ("") })
+	return &RabbitMQ{rabbitMQ.shared(t)}
 }
 
 // RunRabbitMQ starts one that ends with this program, and then is gone with its
 // data, which is in a directory below the one given; default the system's for
 // what passes.
 func RunRabbitMQ(below string) (*RabbitMQ, error) {
-	dir, err := os.MkdirTemp(below, "waybill-rabbitmq-")
-	if err != nil {
-		return nil, err
-	}
-	r, err := newRabbitMQ(dir, "")
-	if err != nil {
-		return nil, err
-	}
-	if err := r.start(); err != nil {
-		return nil, err
-	}
-	return r, nil
+	s, err := rabbitMQ.run(below)
+	return &RabbitMQ{s}, err
 }
 
 // StartRabbitMQ starts one for this test alone, that may be killed and started
 // again. config has lines to add to its rabbitmq.conf.
 func StartRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 	t.Helper()
-	r, err := newRabbitMQ(t.TempDir(), strings.Join(config, "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.startFor(t)
-	return r
-}
-
-func newRabbitMQ(dir, config string) (*RabbitMQ, error) {
-	script, err := scriptOf("rabbitmq.sh")
-	if err != nil {
-		return nil, err
-	}
-	p, err := ports(4)
-	if err != nil {
-		return nil, err
-	}
-	return &RabbitMQ{server{name: "RabbitMQ", script: script, dir: dir, environment: []string{
-		"AMQP_PORT=" + p[0], "MANAGEMENT_PORT=" + p[1], "EPMD_PORT=" + p[2], "DISTRIBUTION_PORT=" + p[3],
-		"BROKER_CONFIG=" + config,
-	}}}, nil
+	return &RabbitMQ{rabbitMQ.start(t, config...)}
 }
 
 // VirtualHost makes an empty virtual host, which goes with the test, and returns
@@ -125,41 +91,11 @@ func (r *RabbitMQ) Admin(t testing.TB, method, path string, body, into any) {
 }
 
 func (r *RabbitMQ) admin(method, path string, body, into any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequest(method, r.addresses[1]+path, bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	request.Close = true // no connection stays behind
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	said, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s: %s", answer.Status, said)
-	}
-	if into == nil {
-		return nil
-	}
-	return json.Unmarshal(said, into)
+	return ask(method, r.addresses[1]+path, body, into)
 }
 
 // Control runs rabbitmqctl and returns what it prints.
 func (r *RabbitMQ) Control(t testing.TB, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), r.script, append([]string{"ctl", "--quiet"}, args...)...)
-	cmd.Env = append(os.Environ(), append(r.environment, "BROKER_DIR="+r.dir)...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("rabbitmqctl %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	return r.run(t, append([]string{"ctl", "--quiet"}, args...)...)
 }

@@ -7,15 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -23,7 +20,7 @@ import (
 // server is one that a script runs. It ends with this process, however that
 // does, since the script reads its standard input to the end.
 type server struct {
-	name        string // for people
+	kind        *kind
 	script      string
 	dir         string
 	environment []string
@@ -32,25 +29,11 @@ type server struct {
 	addresses   []string
 }
 
-// startFor starts it for a test, with which it ends.
-func (s *server) startFor(t testing.TB) {
-	t.Helper()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("%s:\n%s", s.name, s.tail("log"))
-		}
-		if err := s.end(); err != nil {
-			t.Errorf("ending %s: %v", s.name, err)
-		}
-	})
-	s.Start(t)
-}
-
 // Start starts it, again after Kill, and returns once it is ready.
 func (s *server) Start(t testing.TB) {
 	t.Helper()
 	if err := s.start(); err != nil {
-		t.Fatalf("this test needs %s: %v", s.name, err)
+		t.Fatalf("this test needs %s: %v", s.kind.name, err)
 	}
 }
 
@@ -58,7 +41,7 @@ func (s *server) Start(t testing.TB) {
 func (s *server) Kill(t testing.TB) {
 	t.Helper()
 	if err := s.kill(); err != nil {
-		t.Fatalf("killing %s: %v", s.name, err)
+		t.Fatalf("killing %s: %v", s.kind.name, err)
 	}
 }
 
@@ -74,7 +57,7 @@ func (s *server) Address() string {
 // start returns once the server is ready.
 func (s *server) start() error {
 	s.cmd = exec.Command(s.script, "hold")
-	s.cmd.Env = append(os.Environ(), append(s.environment, "BROKER_DIR="+s.dir)...)
+	s.cmd.Env = s.environ()
 	said, err := os.Create(filepath.Join(s.dir, "output"))
 	if err != nil {
 		return err
@@ -96,21 +79,35 @@ func (s *server) start() error {
 	return s.listens(stdout)
 }
 
+// environ is what its script is run with.
+func (s *server) environ() []string {
+	return append(os.Environ(), append(s.environment, "BROKER_DIR="+s.dir)...)
+}
+
+// run runs its script and returns what that prints.
+func (s *server) run(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), s.script, args...)
+	cmd.Env = s.environ()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(s.script), strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
 // listens reads where the server does.
 func (s *server) listens(stdout io.Reader) error {
 	lines := bufio.NewScanner(stdout)
 	s.addresses = nil
 	for lines.Scan() {
-		if s.addresses = append(s.addresses, lines.Text()); len(s.addresses) == wantAddresses[filepath.Base(s.script)] {
+		if s.addresses = append(s.addresses, lines.Text()); len(s.addresses) == s.kind.addresses {
 			return nil
 		}
 	}
 	err := errors.Join(lines.Err(), s.end())
 	return fmt.Errorf("%s did not get ready: %w\n%s\n%s", s.script, err, s.tail("output"), s.tail("log"))
 }
-
-// wantAddresses is how many lines a script prints.
-var wantAddresses = map[string]int{"artemis.sh": 3, "pulsar.sh": 2, "rabbitmq.sh": 2, "redis.sh": 1, "toxiproxy.sh": 1}
 
 // end ends the server and removes what is its.
 func (s *server) end() error {
@@ -166,75 +163,4 @@ func (s *server) tail(name string) string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-most):])
-}
-
-// one is the server of a kind that the tests of this program share.
-type one[S any] struct {
-	sync.Mutex
-	running *S
-}
-
-// get starts it when it is needed first.
-func (o *one[S]) get(t testing.TB, name string, run func() (*S, error)) *S {
-	t.Helper()
-	o.Lock()
-	defer o.Unlock()
-	if o.running == nil {
-		s, err := run()
-		if err != nil {
-			t.Fatalf("this test needs %s: %v", name, err)
-		}
-		o.running = s
-	}
-	return o.running
-}
-
-// scriptOf finds a script of deploy/brokers from the working directory. It reads
-// it, so that a test's cached result does not outlive a change.
-func scriptOf(name string) (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		brokers := filepath.Join(at, "deploy", "brokers")
-		script := filepath.Join(brokers, name)
-		if _, err := os.ReadFile(script); err == nil {
-			_, err := os.ReadFile(filepath.Join(brokers, "lib.sh"))
-			return script, err
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("no directory above %s has deploy/brokers/%s", dir, name)
-		}
-	}
-}
-
-// ports finds n successive ports that are free. They are below those the system
-// gives to clients: a client that looks for a server that is down must not be
-// given the server's port, nor be connected to itself.
-func ports(n int) ([]string, error) {
-	const lowest, highest = 20000, 32000
-	for range 100 {
-		first := lowest + rand.IntN(highest-lowest-n)
-		if !free(first, n) {
-			continue
-		}
-		found := make([]string, n)
-		for i := range found {
-			found[i] = strconv.Itoa(first + i)
-		}
-		return found, nil
-	}
-	return nil, fmt.Errorf("no %d free ports in a row from %d to %d", n, lowest, highest)
-}
-
-func free(first, n int) bool {
-	for port := first; port < first+n; port++ {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			return false
-		}
-		l.Close()
-	}
-	return true
 }

@@ -2,19 +2,11 @@ package live
 
 import "testing"
 
+var toxiproxy = kind{name: "Toxiproxy", script: "toxiproxy.sh", ports: []string{"TOXIPROXY_PORT"}, addresses: 1}
+
 // Toxiproxy starts one for this test and returns the address of its HTTP
 // interface.
 func Toxiproxy(t testing.TB) string {
 	t.Helper()
-	script, err := scriptOf("toxiproxy.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := ports(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{name: "Toxiproxy", script: script, dir: t.TempDir(), environment: []string{"TOXIPROXY_PORT=" + port[0]}}
-	s.startFor(t)
-	return s.addresses[0]
+	return toxiproxy.start(t).addresses[0]
 }
