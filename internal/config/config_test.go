@@ -112,6 +112,31 @@ func TestRabbitMQsKeys(t *testing.T) {
 	}
 }
 
+// What a change says may be right only beside what is there.
+func TestChanges(t *testing.T) {
+	url := map[string]any{"amqp_url": "amqp://localhost"}
+	into := config.Document{
+		"adapter": map[string]any{"name": "rabbitmq", "config": url},
+		"brokers": map[string]any{"a": map[string]any{"name": "artemis", "config": map[string]any{"url": "stomp://localhost:61613"}}},
+	}
+	for text, want := range map[string]string{
+		"routes: [{pattern: /queue/x/**, broker: a}]":       "",
+		"brokers: {a: {state: draining}}":                   "",
+		"run_jobs_in: worker":                               "",
+		"routes: [{pattern: /queue/x/**, broker: b}]":       "line 1, key routes.0.broker: no broker is called",
+		"adapter: {name: builtin}\nrun_jobs_in: worker":     "line 2, key run_jobs_in: worker is for",
+		"brokers: {a: {state: draining, config: {uri: u}}}": "key brokers.a.config.uri",
+	} {
+		_, err := config.ParseChange("f.yaml", []byte(text), nil, into)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		if _, err := config.Parse("f.yaml", []byte(text), nil); err == nil {
+			t.Errorf("%q is right by itself", text)
+		}
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"adapter: {name: memory}":                              "line 1, key adapter.name: it is \"memory\": it is artemis, builtin, pulsar, rabbitmq, redis, file_based or in_memory",

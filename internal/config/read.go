@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,6 +39,12 @@ func ReadFile(path string, further []Key) (*File, error) {
 
 // Parse reads what is in a file of that name.
 func Parse(path string, text []byte, further []Key) (*File, error) {
+	return ParseChange(path, text, further, nil)
+}
+
+// ParseChange is Parse of what is to be merged into a document: what it says is right
+// if that is right then.
+func ParseChange(path string, text []byte, further []Key, into Document) (*File, error) {
 	r := &reader{path: path, lines: map[string]int{}}
 	given, err := r.tree(text)
 	if err != nil {
@@ -45,17 +53,21 @@ func Parse(path string, text []byte, further []Key) (*File, error) {
 	c := &checker{take: true, set: true}
 	keys := append(Keys(), further...)
 	set := Document(c.section(keys, "", given))
+	if into != nil && !hasNull(given) { // a key without a value is a mistake, and no removal
+		c = &checker{take: true, set: true}
+		c.section(keys, "", into.Merge(given))
+		set = without(given, further)
+	}
 	file := &File{Document: set}
 	for i := range further {
 		if _, isSet := given[further[i].Name]; isSet {
 			file.Own = append(file.Own, further[i].Name)
 		}
 	}
-	all := Check(set)
 	if len(c.problems) == 0 {
-		c.problems = all.Problems
+		c.problems = Check(into.Merge(set)).Problems
 	}
-	for _, w := range all.Warnings {
+	for _, w := range Check(set).Warnings {
 		file.Warnings = append(file.Warnings, r.located(w))
 	}
 	if len(c.problems) == 0 {
@@ -66,6 +78,25 @@ func Parse(path string, text []byte, further []Key) (*File, error) {
 		texts[i] = r.located(p)
 	}
 	return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s", strings.Join(texts, "\n"))
+}
+
+func hasNull(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), hasNull)
+	case []any:
+		return slices.ContainsFunc(v, hasNull)
+	}
+	return value == nil
+}
+
+// without is what is given but for those keys.
+func without(given map[string]any, keys []Key) Document {
+	d := Document(maps.Clone(given))
+	for i := range keys {
+		delete(d, keys[i].Name)
+	}
+	return d
 }
 
 // reader knows where keys are in a file.

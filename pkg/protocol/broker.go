@@ -139,4 +139,6 @@ type BrokerTrail struct {
 	// Unseen are queues, by their names on the brokers, with messages that are not
 	// looked at since they are being consumed.
 	Unseen []string `json:"unseen,omitempty"`
+	// Away says which brokers could not be asked, and why.
+	Away []string `json:"away,omitempty"`
 }

@@ -112,6 +112,9 @@ func (s *Service) act(ctx context.Context, what string, q protocol.DeadActReques
 		done.Count += far.Count
 		done.Refused += far.Refused
 	}
+	if done.Count > 0 && protocol.CodeOf(err) == protocol.CodeUnavailable {
+		err = protocol.Errorf(protocol.CodeUnavailable, "this was done with %d dead letters, and may not be with others: %s", done.Count, protocol.AsError(err).Message)
+	}
 	tracing.EndAct(span, done.Count, err)
 	if err == nil && done.Count == 0 && done.Refused > 0 {
 		err = protocol.Errorf(protocol.CodeExecutionClosed, "%d dead letters are of executions that are closed, and stay: let those take messages again first (waybill execution reopen)", done.Refused)

@@ -40,7 +40,8 @@ func (s *Service) list(ctx context.Context, q protocol.DeadListRequest) (protoco
 			"offset %d, limit %d: an offset is at least 0, a limit at most %d", q.Offset, q.Limit, maxLimit)
 	}
 	q.Limit = cmp.Or(q.Limit, defaultLimit)
-	switch far, err := s.readFar(ctx, q, 0); {
+	far, err := s.readFar(ctx, q, 0)
+	switch {
 	case err != nil:
 		return protocol.DeadPage{}, err
 	case far.total > 0:
@@ -51,7 +52,7 @@ func (s *Service) list(ctx context.Context, q protocol.DeadListRequest) (protoco
 		return protocol.DeadPage{}, err
 	}
 	letters, err := s.letters(ctx, places, q.Payloads)
-	return protocol.DeadPage{Letters: letters, Total: total}, err
+	return protocol.DeadPage{Letters: letters, Total: total, Away: far.away}, err
 }
 
 // places are the letters of a page.

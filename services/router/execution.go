@@ -116,7 +116,11 @@ func (s *Service) executions(ctx context.Context, q protocol.ExecutionsRequest) 
 	if err != nil {
 		return protocol.ExecutionCountsPage{}, err
 	}
-	page := books.ByExecution(slices.Concat(found...), q)
+	queues := slices.Concat(found...)
+	if err := s.lookFar(ctx, queues); err != nil {
+		return protocol.ExecutionCountsPage{}, err
+	}
+	page := books.ByExecution(queues, q)
 	page.Instance = s.o.Instance
 	return page, nil
 }

@@ -38,7 +38,7 @@ const (
 )
 
 func seemsEmpty(q protocol.QueueInfo) bool {
-	return q.Consumers > 0 && q.Ready+q.InFlight+q.Waiting == 0
+	return q.Consumers > 0 && q.Ready+q.InFlight+q.Waiting == 0 && q.Unknown == ""
 }
 
 func (s *Service) lookAtQueues(ctx context.Context, r protocol.QueuesRequest) (protocol.QueuesPage, error) {

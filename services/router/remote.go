@@ -655,7 +655,7 @@ func (f *farQueue) look(ctx context.Context) (broker.Depth, error) {
 	return d, err
 }
 
-// lookFar adds what brokers have of queues. One that is away says nothing.
+// lookFar adds what brokers have of queues, or that it is not known.
 func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) error {
 	if !s.hasBrokers() || len(queues) == 0 {
 		return nil
@@ -674,15 +674,23 @@ func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) erro
 	var looks errgroup.Group
 	looks.SetLimit(looksAtOnce)
 	for _, f := range slices.Concat(found...) {
+		if f.Capabilities().TopicsOnly {
+			continue // it keeps nothing
+		}
 		looks.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+			defer cancel()
 			depth, err := f.look(ctx)
-			if err != nil {
-				s.log.Debug("a queue could not be looked at", "broker", f.Name(), "queue", f.queue, "error", err)
-				return nil
+			if away := f.Away(); err != nil && away != nil {
+				err = away
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			q := at[f.queue]
+			if err != nil {
+				q.Unknown = protocol.AsError(err).Message
+				return nil
+			}
 			q.Ready += depth.Ready
 			q.Waiting += depth.Waiting
 			q.Dead += depth.Dead

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	)
 }
 
-const guard = 3 * time.Minute // against hanging
+const guard = 5 * time.Minute // against hanging
 
 // service is what all services are.
 type service interface {

@@ -1,7 +1,7 @@
 package harness
 
 import (
-	"bufio"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,18 +10,9 @@ import (
 // Metric is the sum of a metric's values on /metrics over all its labels.
 func (m *Mesh) Metric(name string) (sum float64) {
 	m.t.Helper()
-	request, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, m.HTTP+"/metrics", http.NoBody)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	answer, err := web.Do(request)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	found := false
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		series, value, _ := strings.Cut(lines.Text(), " ")
+	page, found := m.page("/metrics"), false
+	for line := range strings.Lines(page) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if series != name && !strings.HasPrefix(series, name+"{") {
 			continue
 		}
@@ -32,7 +23,26 @@ func (m *Mesh) Metric(name string) (sum float64) {
 		sum, found = sum+n, true
 	}
 	if !found {
-		m.t.Fatalf("/metrics has no %s (%s)", name, answer.Status)
+		m.t.Fatalf("/metrics has no %s: %s", name, page)
 	}
 	return sum
+}
+
+// page is what the mesh answers over HTTP.
+func (m *Mesh) page(path string) string {
+	m.t.Helper()
+	request, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, m.HTTP+path, http.NoBody)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	answer, err := web.Do(request)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(body)
 }

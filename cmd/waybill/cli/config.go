@@ -34,15 +34,46 @@ type configFile struct {
 
 // read reads the file; keys of the process itself are checked too.
 func (c configFile) read(a *app) (*config.File, error) {
-	var process up.Options
-	if c.File != "-" {
-		return config.ReadFile(c.File, up.Keys(&process))
-	}
-	text, err := io.ReadAll(a.stdin)
+	name, text, err := c.text(a)
 	if err != nil {
 		return nil, err
 	}
-	return config.Parse("stdin", text, up.Keys(&process))
+	return config.Parse(name, text, up.Keys(new(up.Options)))
+}
+
+func (c configFile) text(a *app) (name string, text []byte, err error) {
+	if c.File == "-" {
+		text, err = io.ReadAll(a.stdin)
+		return "stdin", text, err
+	}
+	text, err = os.ReadFile(c.File)
+	if err != nil {
+		err = protocol.Errorf(protocol.CodeInvalidArgs, "the configuration cannot be read: %v", err)
+	}
+	return c.File, text, err
+}
+
+// readChange reads a file that changes the keys it names. What it says may be right
+// only beside what is stored.
+func (c configFile) readChange(a *app, replace bool) (*config.File, error) {
+	name, text, err := c.text(a)
+	if err != nil {
+		return nil, err
+	}
+	keys := up.Keys(new(up.Options))
+	file, wrong := config.Parse(name, text, keys)
+	if wrong == nil || replace {
+		return file, wrong
+	}
+	stored, err := ask[protocol.StoredConfig](a, protocol.SubjectConfig, protocol.ConfigRequest{})
+	if err != nil {
+		return nil, wrong
+	}
+	into, err := config.ParseDocument(stored.Set)
+	if err != nil {
+		return nil, err
+	}
+	return config.ParseChange(name, text, keys, into)
 }
 
 type configCheckCmd struct{ configFile }
@@ -137,7 +168,7 @@ type configDiffCmd struct {
 }
 
 func (c *configDiffCmd) Run(a *app) error {
-	file, err := c.read(a)
+	file, err := c.readChange(a, c.Replace)
 	if err != nil {
 		return err
 	}
@@ -168,7 +199,7 @@ type configApplyCmd struct {
 }
 
 func (c *configApplyCmd) Run(a *app) error {
-	file, err := c.read(a)
+	file, err := c.readChange(a, c.Replace)
 	if err != nil {
 		return err
 	}

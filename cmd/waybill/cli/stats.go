@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -168,6 +169,11 @@ func report(a *app, all []protocol.Stats) {
 	a.sayf("")
 	tabulate(a, "NOW", services, gauges)
 	a.sayf("")
+	for _, name := range slices.Sorted(maps.Keys(gauges)) {
+		if broker, is := strings.CutPrefix(name, "broker_up_"); is && gauges[name]["router"] == 0 {
+			a.sayf("%s: how much the broker %s holds; it is away (%s)\n", unknown, broker, command(a.flags.NATS, "broker ls"))
+		}
+	}
 	g := newGrid("SERVICE", "INSTANCE", "VERSION")
 	for _, s := range all {
 		g.row(s.Service, s.Instance, s.Version)

@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
-	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -65,8 +64,10 @@ type Line struct {
 	Queues int `json:"queues"`
 	// Lanes are those of its queues that were tried.
 	Lanes  []string `json:"lanes" nullable:"false"`
-	Broker string   `json:"broker,omitempty"`
-	OK     bool     `json:"ok"`
+	Broker string   `json:"broker,omitempty"` // that took the message: the mesh's own
+	// On are the brokers outside of the mesh that its queues are on.
+	On []string `json:"on,omitempty"`
+	OK bool     `json:"ok"`
 	// PublishMs is the time until a message was stored, ConsumeMs from its publish
 	// until a consumer had it; of the slowest lane.
 	PublishMs float64 `json:"publish_ms"`
@@ -101,7 +102,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.try(trying, probes[first:min(first+together, len(probes))])
 	}
 	r.tidy(context.WithoutCancel(ctx))
-	report := &Report{Lines: lines(subjects, probes), Brokers: brokers(context.WithoutCancel(ctx), o), TookMs: ms(time.Since(began))}
+	report := &Report{Lines: lines(subjects, probes)}
+	report.onBrokers(context.WithoutCancel(ctx), o, subjects)
+	report.TookMs = ms(time.Since(began))
 	report.OK = allOK(report.Lines) && !slices.ContainsFunc(report.Brokers, isMissing)
 	return report, nil
 }
@@ -131,22 +134,6 @@ func Unreachable(earlier *Report, err error) *Report {
 	}
 	return report
 }
-
-// brokersTime is how long routers may take to say which brokers there are.
-const brokersTime = 5 * time.Second
-
-// brokers are those outside of the mesh.
-func brokers(ctx context.Context, o Options) []protocol.BrokerInfo {
-	ctx, cancel := context.WithTimeout(ctx, brokersTime)
-	defer cancel()
-	all, err := operate.Brokers(ctx, o.NC, false)
-	if err != nil {
-		o.Logger.Warn("it is not known which brokers there are", "error", err)
-	}
-	return slices.DeleteFunc(all, func(b protocol.BrokerInfo) bool { return b.Place == "" })
-}
-
-func isMissing(b protocol.BrokerInfo) bool { return b.State == protocol.BrokerActive && b.Away != "" }
 
 func allOK(lines []Line) bool {
 	for i := range lines {

@@ -27,6 +27,7 @@ type subject struct {
 	number       int
 	route, topic string
 	queues       int
+	names        []string // of these
 	lanes        []int
 	all          int // the number of lanes there are
 }
@@ -85,6 +86,7 @@ func (f *finder) add(sub *protocol.Subscription) {
 		f.subjects[key] = s
 	}
 	s.queues++
+	s.names = append(s.names, sub.Queue)
 	if lane := ledger.Of(sub.Queue, f.total); !slices.Contains(s.lanes, lane) {
 		s.lanes = append(s.lanes, lane)
 	}

@@ -136,15 +136,15 @@ func (s *suite) fifoComings() {
 // hands until it has answered; that answer does not count.
 func (s *suite) fifoTimeout() {
 	spec := s.fifo("r")
-	spec.TimeoutMs, spec.MaxRetries = 200, 2
+	spec.TimeoutMs, spec.MaxRetries = 1000, 2
 	w, other := s.worker(spec), s.worker(spec)
 	s.publish("r", []byte("A"))
 	s.publish("r", []byte("B"))
 	both := func() int { return len(w.deliveries) + len(other.deliveries) }
 	s.eventually("a delivery", func() bool { return both() == 1 })
 	late := either(w, other)
-	// Its worker says that it runs it, for many times its limit.
-	end := time.NewTimer(3 * time.Second)
+	// Its worker says that it runs it, for several times its limit.
+	end := time.NewTimer(4 * time.Second)
 	defer end.Stop()
 	for over := false; !over; {
 		select {

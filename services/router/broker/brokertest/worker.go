@@ -34,6 +34,7 @@ type worker struct {
 	specs    []protocol.SubscriptionSpec
 	serves   []protocol.DeclaredFunction // whose jobs it takes
 	running  map[string]bool             // tokens
+	finished map[string]*nats.Msg        // what was replied to a token first
 	ids      map[string]string
 	warnings []string
 	afterMs  int64 // what it asks for when it fails, if it is not 0
@@ -66,7 +67,8 @@ func (s *suite) unregistered() *worker {
 	w := &worker{
 		s: s, nc: s.connect(), id: nuid.Next(), name: s.Name(),
 		deliveries: make(chan delivery, 4096),
-		subs:       make(map[string]bool), running: make(map[string]bool), ids: make(map[string]string),
+		subs:       make(map[string]bool), running: make(map[string]bool), finished: make(map[string]*nats.Msg),
+		ids:     make(map[string]string),
 		stopped: make(chan struct{}),
 	}
 	w.stop = sync.OnceFunc(func() { close(w.stopped) })
@@ -188,18 +190,22 @@ func (w *worker) listen(sub protocol.RegisteredSubscription) {
 }
 
 // take notes a delivery and hands it to the test. One that runs already is
-// not handled twice.
+// not handled twice, and one that is finished is answered again: its outcome may
+// have been lost.
 func (w *worker) take(m *nats.Msg) {
 	w.mu.Lock()
 	_, token, ok := protocol.SplitOutcome(m.Reply)
-	known := w.running[token]
-	w.running[token] = true
-	w.mu.Unlock()
-	if !ok {
-		w.s.Errorf("a delivery has the reply subject %q", m.Reply)
-		return
+	told, runs := w.finished[token], w.running[token]
+	if told == nil {
+		w.running[token] = true
 	}
-	if !known {
+	w.mu.Unlock()
+	switch {
+	case !ok:
+		w.s.Errorf("a delivery has the reply subject %q", m.Reply)
+	case told != nil:
+		w.tell(told)
+	case !runs:
 		w.deliveries <- delivery{Msg: m, w: w, arrived: time.Now()}
 	}
 }
@@ -348,9 +354,16 @@ func (d delivery) reply(m *nats.Msg) {
 	d.w.mu.Lock()
 	_, token, _ := protocol.SplitOutcome(d.Reply)
 	delete(d.w.running, token)
-	d.w.mu.Unlock()
 	m.Subject = d.Reply
-	if err := d.w.nc.PublishMsg(m); err != nil {
-		d.w.s.Logf("replying: %v", err)
+	if d.w.finished[token] == nil {
+		d.w.finished[token] = m
+	}
+	d.w.mu.Unlock()
+	d.w.tell(m)
+}
+
+func (w *worker) tell(reply *nats.Msg) {
+	if err := w.nc.PublishMsg(reply); err != nil {
+		w.s.Logf("replying: %v", err)
 	}
 }

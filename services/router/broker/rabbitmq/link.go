@@ -201,9 +201,9 @@ func (l *link) away() error {
 	defer l.mu.Unlock()
 	switch {
 	case l.conn == nil:
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): publish again when it is back", l.b.o.Name, l.b.address, l.err)
+		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): try again when it is back", l.b.o.Name, l.b.address, l.err)
 	case l.blocked != "":
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s has no room (%s): give it some, and publish again", l.b.o.Name, l.b.address, l.blocked)
+		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s has no room (%s): give it some, and try again", l.b.o.Name, l.b.address, l.blocked)
 	}
 	return nil
 }

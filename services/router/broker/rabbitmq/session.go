@@ -178,6 +178,7 @@ func (x *session) leave() {
 	}
 	close(x.over)
 	x.passing.Wait()
+	x.c.shelf.Store(0)
 	x.mu.Lock()
 	all := x.settling
 	x.gone, x.settling = true, nil
@@ -384,6 +385,7 @@ func (x *session) shelve(all []settling) []settling {
 			now = append(now, s)
 		}
 	}
+	x.c.shelf.Store(int64(len(x.shelf)))
 	if len(x.shelf)+len(now) < x.unsettled() {
 		return now
 	}
@@ -392,6 +394,7 @@ func (x *session) shelve(all []settling) []settling {
 		now = append(now, settling{tag: tag, requeue: true})
 	}
 	x.shelf = nil
+	x.c.shelf.Store(0)
 	return now
 }
 
@@ -406,6 +409,7 @@ func (x *session) unshelve() {
 		again[i] = x.here[tag]
 	}
 	x.shelf = nil
+	x.c.shelf.Store(0)
 	x.c.sink.Arrived(x, again)
 }
 

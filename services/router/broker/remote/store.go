@@ -258,12 +258,17 @@ func (s *Store) Entries() iter.Seq[*broker.Entry] {
 	}
 }
 
-// Live is how many of the queue's messages are not settled.
+// Live is how many of the queue's messages were delivered here and are neither settled
+// nor back.
 func (s *Store) Live(queue string) int {
-	if p := s.places[queue]; p != nil {
-		return p.live
+	p := s.places[queue]
+	if p == nil {
+		return 0
 	}
-	return 0
+	if k, keeps := p.taking.(Shelving); keeps {
+		return p.live + k.Shelved()
+	}
+	return p.live
 }
 
 // Comes is how many messages may be on their way to the queue that nobody counts.
