@@ -28,6 +28,7 @@ type server struct {
 	cmd         *exec.Cmd
 	stdin       io.Closer
 	addresses   []string
+	reserved    []int // sockets, while it is killed
 }
 
 // Start starts it, again after Kill, and returns once it is ready.
@@ -57,6 +58,9 @@ func (s *server) Address() string {
 
 // start returns once the server is ready.
 func (s *server) start() error {
+	if err := s.release(); err != nil {
+		return err
+	}
 	s.cmd = exec.Command(s.script, "hold")
 	s.cmd.Env = s.environ()
 	said, err := os.Create(filepath.Join(s.dir, "output"))
@@ -113,7 +117,7 @@ func (s *server) listens(stdout io.Reader) error {
 // end ends the server and removes what is its.
 func (s *server) end() error {
 	if s.cmd == nil {
-		return nil
+		return s.release()
 	}
 	closed := s.stdin.Close()
 	ended := s.cmd.Wait()
@@ -132,6 +136,7 @@ func (s *server) kill() error {
 	}
 	err = s.cmd.Wait()
 	s.cmd = nil
+	s.reserve()
 	return errors.Join(err, ignoreClosed(s.stdin.Close()))
 }
 
