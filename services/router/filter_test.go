@@ -74,6 +74,7 @@ func TestABacklogForMembersWithFilters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	first := f.router("a", nil)
+	f.set(retaining(3_600_000)) // the queue receives for as long as publishing takes
 	const queue, messages, kinds = "news::@g", 3000, 6
 	f.member("news", "g", `{}`, nil).leaves()
 	f.await("the queue to be detached", func() bool { return !f.queueNamed(queue).DetachedAt.IsZero() })
