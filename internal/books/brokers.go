@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
@@ -41,6 +43,16 @@ func AskLanes[R any](ctx context.Context, conn *nats.Conn, in *Lanes, queue, ver
 		}
 	}
 	return all, err
+}
+
+// Unasked is UNAVAILABLE with what is said of brokers that cannot be asked; nil: there
+// are none.
+func Unasked(away []string) error {
+	if len(away) == 0 {
+		return nil
+	}
+	slices.Sort(away)
+	return protocol.Errorf(protocol.CodeUnavailable, "not every broker can be asked: %s", strings.Join(slices.Compact(away), "; "))
 }
 
 func askLane[R any](ctx context.Context, nc *nats.Conn, subject string, body []byte) (*R, error) {

@@ -44,6 +44,7 @@ func ByExecution(queues []protocol.QueueInfo, q protocol.ExecutionsRequest) prot
 		sum.InFlight += info.InFlight
 		sum.Waiting += info.Waiting
 		sum.Dead += info.Dead
+		sum.Unknown = cmp.Or(sum.Unknown, info.Unknown)
 		sum.Moving += info.Moving
 		sum.Bytes += info.Bytes
 		sum.Consumers += int64(info.Consumers)

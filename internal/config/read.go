@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,6 +39,12 @@ func ReadFile(path string, further []Key) (*File, error) {
 
 // Parse reads what is in a file of that name.
 func Parse(path string, text []byte, further []Key) (*File, error) {
+	return ParseChange(path, text, further, nil)
+}
+
+// ParseChange is Parse of what is to be merged into a document: what it says is right
+// if that is right then. What is wrong in the document already is no matter.
+func ParseChange(path string, text []byte, further []Key, into Document) (*File, error) {
 	r := &reader{path: path, lines: map[string]int{}}
 	given, err := r.tree(text)
 	if err != nil {
@@ -45,33 +53,76 @@ func Parse(path string, text []byte, further []Key) (*File, error) {
 	c := &checker{take: true, set: true}
 	keys := append(Keys(), further...)
 	set := Document(c.section(keys, "", given))
-	file := &File{Document: set}
-	for i := range further {
-		if _, isSet := given[further[i].Name]; isSet {
-			file.Own = append(file.Own, further[i].Name)
-		}
-	}
-	all := Check(set)
-	if len(c.problems) == 0 {
-		c.problems = all.Problems
-	}
-	for _, w := range all.Warnings {
-		file.Warnings = append(file.Warnings, r.located(w))
+	var before []Problem
+	if into != nil && !hasNull(given) { // a key without a value is a mistake, and no removal
+		c = &checker{take: true, set: true}
+		c.section(keys, "", into.Merge(given))
+		set, before = without(given, further), Check(into).Problems
 	}
 	if len(c.problems) == 0 {
-		return file, nil
+		c.problems = Check(into.Merge(set)).Problems
 	}
-	texts := make([]string, len(c.problems))
-	for i, p := range c.problems {
-		texts[i] = r.located(p)
+	c.problems = slices.DeleteFunc(c.problems, func(p Problem) bool { return slices.Contains(before, p) })
+	return r.file(set, given, further, c.problems, Check(set).Warnings)
+}
+
+// ParseForm is Parse of some of a configuration's keys, for whoever does not know the
+// others: what they say of each other is not looked at.
+func ParseForm(path string, text []byte, further []Key) (*File, error) {
+	r := &reader{path: path, lines: map[string]int{}}
+	given, err := r.tree(text)
+	if err != nil {
+		return nil, err
 	}
-	return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s", strings.Join(texts, "\n"))
+	c := &checker{take: true, set: true, part: true}
+	set := c.section(append(Keys(), further...), "", given)
+	return r.file(set, given, further, c.problems, c.warnings)
+}
+
+func hasNull(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), hasNull)
+	case []any:
+		return slices.ContainsFunc(v, hasNull)
+	}
+	return value == nil
+}
+
+// without is what is given but for those keys.
+func without(given map[string]any, keys []Key) Document {
+	d := Document(maps.Clone(given))
+	for i := range keys {
+		delete(d, keys[i].Name)
+	}
+	return d
 }
 
 // reader knows where keys are in a file.
 type reader struct {
 	path  string
 	lines map[string]int // by path of the key
+}
+
+// file is what was read, or what is wrong with it.
+func (r *reader) file(set Document, given map[string]any, further []Key, problems, warnings []Problem) (*File, error) {
+	file := &File{Document: set}
+	for i := range further {
+		if _, isSet := given[further[i].Name]; isSet {
+			file.Own = append(file.Own, further[i].Name)
+		}
+	}
+	for _, w := range warnings {
+		file.Warnings = append(file.Warnings, r.located(w))
+	}
+	if len(problems) == 0 {
+		return file, nil
+	}
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = r.located(p)
+	}
+	return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s", strings.Join(texts, "\n"))
 }
 
 // tree is the file's tree of values; nothing for an empty file.

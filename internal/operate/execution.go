@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -104,6 +105,7 @@ func addExecution(sum, e *ExecutionInfo) {
 	sum.InFlight += e.InFlight
 	sum.Waiting += e.Waiting
 	sum.Dead += e.Dead
+	sum.Unknown = cmp.Or(sum.Unknown, e.Unknown)
 	sum.Moving += e.Moving
 	sum.Bytes += e.Bytes
 	sum.Consumers += e.Consumers

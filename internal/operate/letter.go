@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -51,7 +52,7 @@ func (q *Letters) add(ctx context.Context, nc *nats.Conn, source Source, passed 
 		if err != nil {
 			return err
 		}
-		all.Total = passed + page.Total
+		all.Total, all.Away = passed+page.Total, alsoAway(all.Away, page.Away)
 		if room == 0 {
 			return nil
 		}
@@ -64,6 +65,16 @@ func (q *Letters) add(ctx context.Context, nc *nats.Conn, source Source, passed 
 			return nil
 		}
 	}
+}
+
+// alsoAway adds brokers that are away to others.
+func alsoAway(all, more []string) []string {
+	for _, one := range more {
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // room is how many more are on a page when limit (0: no limit) are asked for and

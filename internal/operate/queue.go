@@ -78,6 +78,7 @@ func addQueue(sum, q *protocol.QueueInfo) {
 	sum.InFlight += q.InFlight
 	sum.Waiting += q.Waiting
 	sum.Dead += q.Dead
+	sum.Unknown = cmp.Or(sum.Unknown, q.Unknown)
 	sum.Moving += q.Moving
 	sum.Bytes += q.Bytes
 	sum.Consumers += q.Consumers

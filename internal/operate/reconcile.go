@@ -494,6 +494,8 @@ func (r *Reconciliation) Err() error {
 		return ErrGap
 	case len(r.Unseen) > 0:
 		return protocol.Errorf(protocol.CodeUnavailable, "%d of %d ledgers have no owner that answers: of what they hold nothing is said", len(r.Unseen), r.Ledgers)
+	case len(r.Away) > 0:
+		return protocol.Errorf(protocol.CodeUnavailable, "of what is on the broker %s nothing is said: it is away", strings.Join(r.Away, ", "))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -50,28 +51,27 @@ func Topics(ctx context.Context, nc *nats.Conn, kindOf func(queue string) string
 // DeadTopics are the topics, named queues and queues of executions that have
 // dead letters, in order of name. kindOf is as for Topics.
 func DeadTopics(ctx context.Context, nc *nats.Conn, kindOf func(queue string) string) ([]protocol.DeadTopic, error) {
-	byName, kinds := map[string]int64{}, map[string]string{}
-	for q := (protocol.QueuesRequest{Limit: MaxPage}); ; {
-		parts, err := askAll(ctx, []source[protocol.QueueInfo]{gathered(nc, "dlq", protocol.SubjectDeadQueues, q, queuesOf)})
-		if err != nil {
-			return nil, err
+	queues, err := AllQueues(ctx, nc, "")
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]*protocol.DeadTopic{}
+	for i := range queues {
+		q := &queues[i]
+		if q.Dead == 0 && q.Unknown == "" {
+			continue
 		}
-		queues, more := merged(parts, func(q *protocol.QueueInfo) string { return q.Queue }, addQueue, MaxPage)
-		for i := range queues {
-			name := bareName(&queues[i])
-			byName[name] += queues[i].Dead
-			kinds[name] = kindOf(queues[i].Queue)
+		name := bareName(q)
+		if byName[name] == nil {
+			byName[name] = &protocol.DeadTopic{Topic: name}
 		}
-		if !more || len(queues) == 0 {
-			break
-		}
-		q.After = queues[len(queues)-1].Queue
+		topic := byName[name]
+		topic.BrokerType, topic.Unknown = kindOf(q.Queue), cmp.Or(topic.Unknown, q.Unknown)
+		topic.Messages += q.Dead
 	}
 	dead := []protocol.DeadTopic{}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		if byName[name] > 0 {
-			dead = append(dead, protocol.DeadTopic{Topic: name, BrokerType: kinds[name], Messages: byName[name]})
-		}
+		dead = append(dead, *byName[name])
 	}
 	return dead, nil
 }
@@ -89,6 +89,7 @@ func TopicStats(ctx context.Context, nc *nats.Conn, sources []Source) (protocol.
 			stats.Depth += q.Ready + q.InFlight + q.Waiting + q.Moving
 			stats.Consumers += q.Consumers
 			stats.Dead += q.Dead
+			stats.Unknown = cmp.Or(stats.Unknown, q.Unknown)
 			stats.Delivered += q.Counters[protocol.CountDelivered]
 			stats.Failed += q.Counters[protocol.CountFailed]
 		}

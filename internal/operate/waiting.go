@@ -33,7 +33,7 @@ func addWaiting(ctx context.Context, nc *nats.Conn, ask protocol.WaitingListRequ
 		if err != nil {
 			return err
 		}
-		all.Total = passed + page.Total
+		all.Total, all.Away = passed+page.Total, alsoAway(all.Away, page.Away)
 		if room == 0 {
 			return nil
 		}

@@ -33,6 +33,8 @@ type Story struct {
 	// UnseenQueues are queues on brokers, with messages that were not looked at
 	// since they are being consumed.
 	UnseenQueues []string `json:"unseen_queues,omitempty"`
+	// Away says which brokers could not be asked, and why: they may have it.
+	Away []string `json:"away,omitempty"`
 }
 
 // Life is a message's life in a queue. What it says of the past is from the
@@ -49,7 +51,8 @@ type Life struct {
 var logServices = []string{"router", "retry", "dlq"}
 
 // Why looks for a message in every log. NOT_FOUND: none has it; the text says
-// since when the logs have everything. INVALID_ARGS: it is no message id.
+// since when the logs have everything. UNAVAILABLE: none has it, and a broker that
+// may cannot be asked. INVALID_ARGS: it is no message id.
 func Why(ctx context.Context, nc *nats.Conn, id string) (Story, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
@@ -130,7 +133,7 @@ func (s *Story) lookOnBrokers(ctx context.Context, nc *nats.Conn, best map[strin
 	}
 	err = asking.Wait()
 	for _, a := range answers {
-		s.UnseenQueues = append(s.UnseenQueues, a.Unseen...)
+		s.UnseenQueues, s.Away = append(s.UnseenQueues, a.Unseen...), alsoAway(s.Away, a.Away)
 		for _, t := range a.Trails {
 			if old, known := best[t.Queue]; !known || compareTrails(t, old) >= 0 || !old.EndedAt.IsZero() {
 				best[t.Queue] = t
@@ -138,12 +141,15 @@ func (s *Story) lookOnBrokers(ctx context.Context, nc *nats.Conn, best map[strin
 		}
 	}
 	slices.Sort(s.UnseenQueues)
-	s.UnseenQueues = slices.Compact(s.UnseenQueues) // each owner of a lane names a broker that is away
+	s.UnseenQueues = slices.Compact(s.UnseenQueues)
 	return err
 }
 
 // unknown says what may be said of a message that nobody has.
 func (s *Story) unknown(id uuid.UUID, since time.Time) error {
+	if len(s.Away) > 0 {
+		return protocol.Errorf(protocol.CodeUnavailable, "no log has %s, and not every broker can be asked: %s", id, strings.Join(s.Away, "; "))
+	}
 	if len(s.UnseenQueues) > 0 {
 		return protocol.Errorf(protocol.CodeNotFound, "no log has %s, and no broker where it was looked for: it has ended, or is among what is being consumed from %s", id, strings.Join(s.UnseenQueues, ", "))
 	}

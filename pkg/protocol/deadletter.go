@@ -19,6 +19,9 @@ type DeadListRequest struct {
 type DeadPage struct {
 	Letters []DeadLetter `json:"letters"`
 	Total   int64        `json:"total"`
+	// Away says which brokers could not be asked, and why: what they have is not listed
+	// and not counted.
+	Away []string `json:"away,omitempty"`
 }
 
 // DeadShowRequest asks for one dead letter, whole.
@@ -50,6 +53,9 @@ type DeadLetter struct {
 	// in Headers, which is JSON text, these have U+FFFD for what is not.
 	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
 	Payload       []byte              `json:"payload,omitempty"` // base64 in JSON
+	// Truncated says that Payload is only the beginning of SizeBytes: others have put more
+	// into a broker's queue than an answer holds.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
 // DeadPresentRequest asks the owner of a ledger of dead letters which of them
@@ -89,4 +95,6 @@ type DeadActReply struct {
 	// Refused letters stay: their executions are closed (EXECUTION_CLOSED). A
 	// redrive of which all are refused is that error.
 	Refused int64 `json:"refused,omitempty"`
+	// Away, of an owner of a lane alone, says which brokers could not be asked, and why.
+	Away []string `json:"away,omitempty"`
 }

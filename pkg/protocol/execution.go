@@ -76,6 +76,7 @@ type ExecutionCounts struct {
 	InFlight  int64  `json:"in_flight"`
 	Waiting   int64  `json:"waiting"`
 	Dead      int64  `json:"dead"`
+	Unknown   string `json:"unknown,omitempty"` // as in QueueInfo
 	Moving    int64  `json:"moving"`
 	Bytes     int64  `json:"bytes"`
 	Consumers int64  `json:"consumers"`

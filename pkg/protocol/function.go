@@ -140,6 +140,8 @@ type TopicStats struct {
 	Config    *QueueDefinition `json:"config"`
 	Delivered uint64           `json:"delivered"` // since the queues were first used
 	Failed    uint64           `json:"failed"`
+	// Unknown is as in QueueInfo.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // DeadTopicsRequest asks where dead letters are.
@@ -154,6 +156,8 @@ type DeadTopic struct {
 	Topic      string `json:"topic"`
 	BrokerType string `json:"broker_type"`
 	Messages   int64  `json:"message_count"`
+	// Unknown is as in QueueInfo.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // DeadMessagesRequest asks for dead letters, oldest first.

@@ -41,6 +41,8 @@ type BrokerLetters struct {
 	// Order is what each letter is in order by: when it failed last, or one that is
 	// before it in its queue, ns since the epoch.
 	Order []int64 `json:"order,omitempty"`
+	// Away is as in DeadPage.
+	Away []string `json:"away,omitempty"`
 }
 
 // BrokerActRequest redrives or discards dead letters that brokers hold of the

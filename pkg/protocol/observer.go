@@ -85,4 +85,6 @@ type ForgetReply struct {
 	Known     bool  `json:"known"`     // the lane had something of it
 	Discarded int64 `json:"discarded"` // now
 	Left      int64 `json:"left"`      // messages that it cannot discard yet
+	// DeadLetters are those that a broker had, and that went with its queue.
+	DeadLetters int64 `json:"dead_letters,omitempty"`
 }

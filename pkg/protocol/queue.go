@@ -40,8 +40,11 @@ type QueueInfo struct {
 	Waiting       int64     `json:"waiting"`   // for their next attempt
 	Dead          int64     `json:"dead"`
 	Moving        int64     `json:"moving"` // decided, on their way to another service
-	Bytes         int64     `json:"bytes"`
-	Consumers     int       `json:"consumers"`
+	// Unknown is why Ready, Waiting and Dead have only what is in the mesh: a broker
+	// has messages of the queue, and cannot be asked. Empty: they are all.
+	Unknown   string `json:"unknown,omitempty"`
+	Bytes     int64  `json:"bytes"`
+	Consumers int    `json:"consumers"`
 	// Type is that of the queue's newest subscription; empty for TypeConcurrent.
 	Type QueueType `json:"type,omitempty"`
 	// Groups are the groups of a FIFO queue that hold something, HeldGroups those
@@ -100,6 +103,9 @@ type Stats struct {
 	// executions of a route together. Beyond MaxStatsRoutes the rest is under
 	// OtherRoutes.
 	Routes map[string]map[string]uint64 `json:"routes,omitempty"`
+	// Brokers are those outside of the mesh as a router sees them, by name. Gauges have
+	// what they hold too.
+	Brokers map[string]BrokerStats `json:"brokers,omitempty"`
 }
 
 const (

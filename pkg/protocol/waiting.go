@@ -20,6 +20,8 @@ type WaitingPage struct {
 	Messages []WaitingMessage `json:"messages"`
 	Total    int64            `json:"total"` // that wait, on all pages
 	Next     string           `json:"next,omitempty"`
+	// Away is as in DeadPage.
+	Away []string `json:"away,omitempty"`
 }
 
 // WaitingWhy is what a message waits for.
@@ -64,4 +66,6 @@ type WaitingActRequest struct {
 // WaitingActReply says how many were released or cancelled; 0 is no error.
 type WaitingActReply struct {
 	Count int64 `json:"count"`
+	// Away is as in DeadActReply.
+	Away []string `json:"away,omitempty"`
 }

@@ -22,6 +22,7 @@ type farLetters struct {
 	letters  []farLetter
 	reliable int
 	total    int64
+	away     []string
 }
 
 // farLetter is one, with what it is in order by, and the answer it is of.
@@ -42,6 +43,7 @@ func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit
 	for i := range answers {
 		a := &answers[i]
 		far.total += a.Total
+		far.away = append(far.away, a.Away...)
 		for k := range a.Letters {
 			far.letters = append(far.letters, farLetter{&a.Letters[k], orderOf(a, k), i})
 		}
@@ -49,6 +51,7 @@ func (s *Service) readFar(ctx context.Context, q protocol.DeadListRequest, limit
 			cut = far.letters[len(far.letters)-1]
 		}
 	}
+	far.away = distinct(far.away)
 	slices.SortStableFunc(far.letters, func(a, b farLetter) int { return cmp.Compare(a.at, b.at) })
 	far.reliable = len(far.letters)
 	if cut.DeadLetter != nil {
@@ -133,7 +136,7 @@ func (s *Service) listBoth(ctx context.Context, q protocol.DeadListRequest) (pro
 	places = weave(places, far)
 	places = places[min(q.Offset, len(places)):min(end, len(places))]
 	letters, err := s.letters(ctx, places, q.Payloads)
-	return protocol.DeadPage{Letters: letters, Total: total + far.total}, err
+	return protocol.DeadPage{Letters: letters, Total: total + far.total, Away: far.away}, err
 }
 
 // weave puts the letters of brokers between those of the ledgers, in the order they
@@ -150,13 +153,18 @@ func weave(places []place, far farLetters) []place {
 	return places[:1+slices.IndexFunc(places, func(p place) bool { return p.far == last.DeadLetter })]
 }
 
-// showFar reads the letters of a message that brokers hold.
+// showFar reads the letters of a message that brokers hold. UNAVAILABLE: one of them
+// cannot be asked, and the others have none.
 func (s *Service) showFar(ctx context.Context, id string) ([]protocol.DeadLetter, error) {
 	var all []protocol.DeadLetter
 	for _, known := range []bool{true, false} {
 		answers, err := books.AskLanes[protocol.BrokerLetters](ctx, s.host.Conn, &s.host.Lanes, "", protocol.VerbLetters, protocol.BrokerLettersRequest{MessageID: id, Known: known})
+		var away []string
 		for _, a := range answers {
-			all = append(all, a.Letters...)
+			all, away = append(all, a.Letters...), append(away, a.Away...)
+		}
+		if err == nil && len(all) == 0 {
+			err = books.Unasked(away)
 		}
 		if err != nil || len(all) > 0 {
 			return all, err
@@ -165,14 +173,26 @@ func (s *Service) showFar(ctx context.Context, id string) ([]protocol.DeadLetter
 	return nil, nil
 }
 
-// actFar redrives or discards what brokers hold.
+// distinct are texts without those that are there before.
+func distinct(all []string) []string {
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// actFar redrives or discards what brokers hold. UNAVAILABLE: what one of them holds
+// was not, since it cannot be asked.
 func (s *Service) actFar(ctx context.Context, what string, q protocol.DeadActRequest) (sum protocol.DeadActReply, err error) {
 	request := protocol.BrokerActRequest{Action: what, MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, By: q.By}
 	for _, request.Known = range []bool{q.MessageID != "", false} {
 		answers, err := books.AskLanes[protocol.DeadActReply](ctx, s.host.Conn, &s.host.Lanes, q.Queue, protocol.VerbLettersAct, request)
+		var away []string
 		for _, a := range answers {
 			sum.Count += a.Count
 			sum.Refused += a.Refused
+			away = append(away, a.Away...)
+		}
+		if err == nil && (q.MessageID == "" || sum.Count+sum.Refused == 0) {
+			err = books.Unasked(away)
 		}
 		if err != nil || sum.Count+sum.Refused > 0 || !request.Known {
 			return sum, err

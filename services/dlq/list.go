@@ -40,18 +40,22 @@ func (s *Service) list(ctx context.Context, q protocol.DeadListRequest) (protoco
 			"offset %d, limit %d: an offset is at least 0, a limit at most %d", q.Offset, q.Limit, maxLimit)
 	}
 	q.Limit = cmp.Or(q.Limit, defaultLimit)
-	switch far, err := s.readFar(ctx, q, 0); {
-	case err != nil:
-		return protocol.DeadPage{}, err
+	far, without := s.readFar(ctx, q, 0)
+	switch {
+	case without != nil && protocol.CodeOf(without) != protocol.CodeUnsupported:
+		return protocol.DeadPage{}, without
 	case far.total > 0:
 		return s.listBoth(ctx, q)
 	}
 	places, total, err := s.places(ctx, q)
+	if err == nil && total == 0 {
+		err = without // there were none either before its broker could have none
+	}
 	if err != nil {
 		return protocol.DeadPage{}, err
 	}
 	letters, err := s.letters(ctx, places, q.Payloads)
-	return protocol.DeadPage{Letters: letters, Total: total}, err
+	return protocol.DeadPage{Letters: letters, Total: total, Away: far.away}, err
 }
 
 // places are the letters of a page.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
@@ -130,6 +131,9 @@ func (s *Service) checkEmpty(ctx context.Context, queue, cure string) error {
 	waiting, err := mesh.Request[protocol.WaitingPage](ctx, s.nc, protocol.SubjectWaitingList, protocol.WaitingListRequest{Queue: scope.JobsQueue(queue), Limit: 1})
 	if err != nil {
 		return err
+	}
+	if len(waiting.Away) > 0 {
+		return books.Unasked(waiting.Away)
 	}
 	if n := has.Jobs + waiting.Total; n > 0 {
 		return protocol.Errorf(protocol.CodeConflict, "the queue %s holds %d jobs: %s", queue, n, cure)

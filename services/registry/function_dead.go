@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
+	"github.com/waybill-mq/waybill/internal/books"
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -71,6 +72,9 @@ func (s *Service) deadMessages(ctx context.Context, q protocol.DeadMessagesReque
 	}
 	room := int(s.nc.MaxPayload() / 2)
 	page, err := operate.DeadLetters(ctx, s.nc, operate.Letters{Sources: sources, Offset: q.Offset, Limit: q.Limit, Payloads: room})
+	if err == nil {
+		err = books.Unasked(page.Away)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (s *Service) empty(ctx context.Context, q *protocol.ObserverRemoveRequest, 
 	removed.Discarded += forgotten.Discarded
 	*known = *known || forgotten.Known
 	letters, err := mesh.Request[protocol.DeadActReply](ctx, s.nc, protocol.SubjectDeadDiscard, protocol.DeadActRequest{Queue: q.Queue, By: q.By})
-	removed.DeadLetters += letters.Count
+	removed.DeadLetters += letters.Count + forgotten.DeadLetters
 	return forgotten.Left + cancelled.Count, err
 }
 

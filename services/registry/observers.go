@@ -86,7 +86,7 @@ func (s *Service) observer(queue *protocol.QueueInfo) (info protocol.ObserverInf
 	info.State = stateOf(&info)
 	held := queue.Ready + queue.InFlight + queue.Waiting + queue.Moving
 	there := len(info.Members) > 0 || queue.Consumers > 0
-	return info, there || queue.Receiving || !queue.DetachedAt.IsZero() || held > 0
+	return info, there || queue.Receiving || !queue.DetachedAt.IsZero() || held > 0 || queue.Unknown != ""
 }
 
 func stateOf(info *protocol.ObserverInfo) protocol.ObserverState {

@@ -26,9 +26,11 @@ func (s *Service) addFar(ctx context.Context, q protocol.WaitingListRequest, pag
 	}
 	var far []protocol.WaitingMessage
 	for _, a := range answers {
-		page.Total += a.Total
+		page.Total, page.Away = page.Total+a.Total, append(page.Away, a.Away...)
 		far = append(far, a.Messages...)
 	}
+	slices.Sort(page.Away)
+	page.Away = slices.Compact(page.Away)
 	slices.SortFunc(far, compareWaiting)
 	page.Messages = append(page.Messages, far[:min(len(far), q.Limit)]...)
 	slices.SortStableFunc(page.Messages, compareWaiting)
@@ -39,12 +41,17 @@ func compareWaiting(a, b protocol.WaitingMessage) int {
 	return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.MessageID, b.MessageID))
 }
 
-// actFar lets go, or cancels, what waits on brokers.
+// actFar lets go, or cancels, what waits on brokers. UNAVAILABLE: what waits on one of
+// them does not, since it cannot be asked.
 func (s *Service) actFar(ctx context.Context, what string, q protocol.WaitingActRequest) (sum int64, err error) {
 	request := protocol.BrokerWaitingAct{Action: what, WaitingActRequest: q}
 	answers, err := books.AskLanes[protocol.WaitingActReply](ctx, s.host.Conn, &s.host.Lanes, q.Queue, protocol.VerbBrokerWaitingAct, request)
+	var away []string
 	for _, a := range answers {
-		sum += a.Count
+		sum, away = sum+a.Count, append(away, a.Away...)
+	}
+	if err == nil && (q.MessageID == "" || sum == 0) {
+		err = books.Unasked(away)
 	}
 	return sum, err
 }

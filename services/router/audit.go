@@ -54,7 +54,8 @@ func (l *lane) auditFar(a *ledger.Audit) []farAudit {
 			continue
 		}
 		c := l.counters(q.Name)
-		far = append(far, farAudit{q.Name, ledger.In(c), ledger.Out(c) + q.Kept, on[q.Name]})
+		within := int64(c[ledger.Sent]) // to wait in the mesh: it comes back as taken
+		far = append(far, farAudit{q.Name, ledger.In(c) - within, ledger.Out(c) - within + q.Kept, on[q.Name]})
 	}
 	return far
 }
@@ -79,10 +80,12 @@ func (o *openLane) addFarAudits(ctx context.Context, far []farAudit, told *proto
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case away == "":
+			case away != "":
+				if !slices.Contains(told.Away, away) {
+					told.Away = append(told.Away, away)
+				}
+			case one.In != 0 || one.Out != 0 || one.Held != 0: // else what there is waits in the mesh
 				told.OnBrokers = append(told.OnBrokers, one)
-			case !slices.Contains(told.Away, away):
-				told.Away = append(told.Away, away)
 			}
 			return nil
 		})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // forgotten is the answer of a lane to ForgetRequest.
@@ -16,6 +17,10 @@ type forgotten struct {
 // forgetQueue ends an observer's queue on an operator's word. It is answered
 // when the log has it.
 func (o *openLane) forgetQueue(ctx context.Context, r protocol.ForgetRequest) (protocol.ForgetReply, error) {
+	ready, dead, err := o.heldFar(ctx, r.Queue)
+	if err != nil {
+		return protocol.ForgetReply{}, err
+	}
 	answers := make(chan forgotten, 1)
 	sent := o.running.Send(call(func(l *lane) {
 		reply, err := l.end(r.Queue)
@@ -31,12 +36,28 @@ func (o *openLane) forgetQueue(ctx context.Context, r protocol.ForgetRequest) (p
 	}
 	select {
 	case a := <-answers:
+		a.reply.Discarded += ready
+		a.reply.DeadLetters = dead
 		return a.reply, a.err
 	case <-o.running.Done():
 		return protocol.ForgetReply{}, errMoving
 	case <-ctx.Done():
 		return protocol.ForgetReply{}, ctx.Err()
 	}
+}
+
+// heldFar is what brokers hold of a queue, which goes with it.
+func (o *openLane) heldFar(ctx context.Context, queue string) (ready, dead int64, err error) {
+	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(func(name string) bool { return name == queue }) })
+	for i := 0; i < len(far) && err == nil; i++ {
+		if far[i].Capabilities().TopicsOnly {
+			continue // it keeps nothing
+		}
+		var depth broker.Depth
+		depth, err = far[i].look(ctx)
+		ready, dead = ready+depth.Ready, dead+depth.Dead
+	}
+	return ready, dead, err
 }
 
 // end takes an observer's queue out of its topic and discards what it holds.

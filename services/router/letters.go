@@ -58,35 +58,47 @@ func (o *openLane) letters(ctx context.Context, q protocol.BrokerLettersRequest)
 	if err != nil {
 		return page, err
 	}
-	far, err := o.lettersOf(ctx, q.Queue, q.Topic)
-	if q.Known {
-		far = slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) })
-	}
+	far, away, err := o.lettersMeant(ctx, q.Queue, q.Topic, q.Known, id)
 	if err != nil {
 		return page, err
 	}
 	for _, f := range far {
-		depth, err := f.Depth(ctx, f.queue, nil)
-		if err != nil {
+		total, found, err := f.lettersFor(ctx, id, &q)
+		if err != nil && !away.took(&f, err) {
 			return page, err
 		}
-		page.Total += depth.Dead
-		if depth.Dead == 0 || q.Limit <= 0 && id == (protocol.MessageID{}) {
-			continue
-		}
-		found, err := f.read(ctx, id, q.Limit, q.Payloads)
-		if err != nil {
-			return page, err
-		}
+		page.Total += total
 		all = append(all, inOrder(found)...)
 	}
+	page.Away = away.told()
 	slices.SortStableFunc(all, func(a, b ordered) int { return cmp.Compare(a.at, b.at) })
 	for _, l := range all[max(0, min(q.Skip, len(all))):] {
 		page.Letters, page.Order = append(page.Letters, l.letter), append(page.Order, l.at)
 	}
+	o.s.cut(page.Letters)
 	page.Letters = fitting(page.Letters)
 	page.Order = page.Order[:len(page.Letters)]
 	return page, nil
+}
+
+// lettersMeant are the queues on brokers that are meant, with known only those in which
+// the letter of that id was seen.
+func (o *openLane) lettersMeant(ctx context.Context, queue, topic string, known bool, id protocol.MessageID) ([]farQueue, unasked, error) {
+	far, err := o.lettersOf(ctx, queue, topic)
+	if !known {
+		return far, o.s.absent(), err
+	}
+	return slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) }), unasked{}, err
+}
+
+// lettersFor are how many letters a queue has, and those that are asked for.
+func (f *farQueue) lettersFor(ctx context.Context, id protocol.MessageID, q *protocol.BrokerLettersRequest) (int64, []protocol.DeadLetter, error) {
+	depth, err := f.Depth(ctx, f.queue, nil)
+	if err != nil || depth.Dead == 0 || q.Limit <= 0 && id == (protocol.MessageID{}) {
+		return depth.Dead, nil, err
+	}
+	found, err := f.read(ctx, id, q.Limit, q.Payloads)
+	return depth.Dead, found, err
 }
 
 // ordered is a letter with its place between those of other queues.
@@ -108,7 +120,8 @@ func inOrder(letters []protocol.DeadLetter) []ordered {
 }
 
 // lettersOf are the queues on brokers that may have dead letters. Who asks for those of
-// a queue or a topic by its name is told if its broker cannot have any.
+// a queue or a topic by its name is told if its broker cannot have any, and no other has
+// had it.
 func (o *openLane) lettersOf(ctx context.Context, queue, topic string) ([]farQueue, error) {
 	type answer struct {
 		without *remote
@@ -120,13 +133,14 @@ func (o *openLane) lettersOf(ctx context.Context, queue, topic string) ([]farQue
 	if err != nil {
 		return nil, err
 	}
-	if a.without != nil {
+	far := slices.DeleteFunc(a.far, func(f farQueue) bool { return !f.Capabilities().DeadLetters })
+	if a.without != nil && len(far) == 0 {
 		if b, has := a.without.Remote.(broker.WithoutLetters); has {
 			return nil, b.NoLetters()
 		}
 		return nil, broker.Refusal(a.without, broker.WishDLQ)
 	}
-	return slices.DeleteFunc(a.far, func(f farQueue) bool { return !f.Capabilities().DeadLetters }), nil
+	return far, nil
 }
 
 // withoutLetters is the broker of what is asked for if it has no dead letters.
@@ -208,7 +222,7 @@ func described(l *broker.Letter, whole bool) protocol.DeadLetter {
 		MessageID: m.ID.String(), Queue: meta.Queue, Source: meta.Source, Reason: meta.Reason, Error: meta.Error,
 		Attempts: meta.Attempt, Generation: meta.Generation, PublishedAt: instant(m.PublishedAt),
 		FirstFailure: instant(meta.FirstFailure), LastFailure: instant(cmp.Or(meta.LastFailure, m.PublishedAt)),
-		SizeBytes: len(m.Body), Group: m.Group, Priority: m.Priority,
+		SizeBytes: l.SizeBytes(), Group: m.Group, Priority: m.Priority,
 	}
 	letter.Execution, letter.Route, _ = scope.ParseScoped(meta.Queue)
 	letter.Topic = scope.SubscribedTopic(meta.Queue)
@@ -234,6 +248,20 @@ func instant(ns int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, ns).UTC()
+}
+
+// besidesPayload is more than an answer with one letter takes beside its payload: its
+// headers, twice, and its error.
+const besidesPayload = 512 << 10
+
+// cut leaves of payloads as much as an answer holds.
+func (s *Service) cut(letters []protocol.DeadLetter) {
+	most := max(int(s.bulk.MaxPayload())-besidesPayload, besidesPayload) / 4 * 3 // base64
+	for i := range letters {
+		if l := &letters[i]; len(l.Payload) > most {
+			l.Payload, l.Truncated = l.Payload[:most], true
+		}
+	}
 }
 
 // fitting are the first that one answer holds, at least one.
@@ -262,30 +290,29 @@ func (o *openLane) actOnLetters(ctx context.Context, q protocol.BrokerActRequest
 	if err != nil {
 		return reply, err
 	}
-	far, err := o.lettersOf(ctx, q.Queue, q.Topic)
-	if q.Known {
-		far = slices.DeleteFunc(far, func(f farQueue) bool { return !f.known.has(id, f.queue) })
-	}
+	far, away, err := o.lettersMeant(ctx, q.Queue, q.Topic, q.Known, id)
 	if err != nil {
 		return reply, err
 	}
 	for _, f := range far {
-		if f.refused && q.Action == redrive {
-			n, err := f.meant(ctx, id)
-			if err != nil {
-				return reply, err
-			}
-			reply.Refused += n
-			continue
-		}
-		n, err := f.Act(ctx, f.queue, broker.Action{Redrive: q.Action == redrive, ID: id, By: q.By})
-		reply.Count += n
-		o.countActed(f.queue, q.Action, n)
-		if err != nil {
+		if err := o.actOn(ctx, &f, id, &q, &reply); err != nil && !away.took(&f, err) {
 			return reply, err
 		}
 	}
+	reply.Away = away.told()
 	return reply, nil
+}
+
+func (o *openLane) actOn(ctx context.Context, f *farQueue, id protocol.MessageID, q *protocol.BrokerActRequest, reply *protocol.DeadActReply) error {
+	if f.refused && q.Action == redrive {
+		n, err := f.meant(ctx, id)
+		reply.Refused += n
+		return err
+	}
+	n, err := f.Act(ctx, f.queue, broker.Action{Redrive: q.Action == redrive, ID: id, By: q.By})
+	reply.Count += n
+	o.countActed(f.queue, q.Action, n)
+	return err
 }
 
 // meant is how many of a queue's letters are meant.

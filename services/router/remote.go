@@ -27,6 +27,7 @@ type remote struct {
 	// those that are resting nothing is taken meanwhile.
 	looking, emptied, resting map[string]bool
 	writing                   int // publishes that are on their way
+	binding                   int // queues that are being bound to their topics
 	// leaving: it is not used any more, and left when nothing of it is in hand,
 	// or by leaveBy (Service.clock).
 	leaving bool
@@ -103,7 +104,7 @@ func (l *lane) drain() {
 
 // storeFor is where what is published to a queue goes.
 func (l *lane) storeFor(q *queue) broker.Store {
-	if len(l.remotes) == 0 || scope.OfDiagnosis(q.name) {
+	if len(l.remotes) == 0 {
 		return l.store
 	}
 	r := l.remoteOf(l.placed.routing.Of(q.name))
@@ -458,12 +459,17 @@ func (l *lane) storedPart(p *publication, r broker.Receipt) {
 // bindRemote has a broker's queue receive its topic. What asks whether that is
 // so is answered when it is.
 func (l *lane) bindRemote(q *queue) {
-	r, ok := q.store.(broker.RemoteStore)
-	if !ok {
+	r := l.remoteAt(q.store)
+	if r == nil {
 		return
 	}
+	r.binding++
 	l.bindings.binding++
-	r.Bind(q.name, q.topic, func() {
+	r.store.Bind(q.name, q.topic, func() {
+		if !slices.Contains(l.remotes, r) {
+			return // it was left meanwhile
+		}
+		r.binding--
 		l.bindings.binding--
 		l.bindings.answerReady()
 	})
@@ -655,7 +661,7 @@ func (f *farQueue) look(ctx context.Context) (broker.Depth, error) {
 	return d, err
 }
 
-// lookFar adds what brokers have of queues. One that is away says nothing.
+// lookFar adds what brokers have of queues, or that it is not known.
 func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) error {
 	if !s.hasBrokers() || len(queues) == 0 {
 		return nil
@@ -674,15 +680,23 @@ func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) erro
 	var looks errgroup.Group
 	looks.SetLimit(looksAtOnce)
 	for _, f := range slices.Concat(found...) {
+		if f.Capabilities().TopicsOnly {
+			continue // it keeps nothing
+		}
 		looks.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+			defer cancel()
 			depth, err := f.look(ctx)
-			if err != nil {
-				s.log.Debug("a queue could not be looked at", "broker", f.Name(), "queue", f.queue, "error", err)
-				return nil
+			if away := f.Away(); err != nil && away != nil {
+				err = away
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			q := at[f.queue]
+			if err != nil {
+				q.Unknown = protocol.AsError(err).Message
+				return nil
+			}
 			q.Ready += depth.Ready
 			q.Waiting += depth.Waiting
 			q.Dead += depth.Dead

@@ -32,11 +32,12 @@ func (o *openLane) serveShelves() error {
 // waitingIn are the queues whose waiting messages are meant.
 func (o *openLane) waitingIn(ctx context.Context, queue, topic, execution string) ([]farQueue, error) {
 	named := wanted(queue, topic)
-	return ask(ctx, o, func(l *lane) []farQueue {
+	far, err := ask(ctx, o, func(l *lane) []farQueue {
 		return l.farQueues(func(name string) bool {
 			return named(name) && (execution == "" || closing.ExecutionOf(name) == execution)
 		})
 	})
+	return slices.DeleteFunc(far, func(f farQueue) bool { return f.Capabilities().TopicsOnly }), err
 }
 
 // waitingFar reads what waits on brokers. Of one that cannot show it only the
@@ -47,29 +48,32 @@ func (o *openLane) waitingFar(ctx context.Context, q protocol.WaitingListRequest
 	if err != nil {
 		return page, err
 	}
+	away := o.s.absent()
 	for _, f := range far {
-		depth, err := f.Depth(ctx, f.queue, f.delays)
-		if err != nil {
+		if err := f.addWaiting(ctx, q.Limit, &page); err != nil && !away.took(&f, err) {
 			return page, err
-		}
-		page.Total += depth.Waiting
-		shows, can := f.Remote.(broker.Shelves)
-		if !can || depth.Waiting == 0 || q.Limit <= 0 {
-			continue
-		}
-		found, err := shows.Waiting(ctx, f.queue, f.delays, q.Limit, protocol.MessageID{})
-		if err != nil {
-			return page, err
-		}
-		for i := range found {
-			page.Messages = append(page.Messages, waitsFar(&found[i]))
 		}
 	}
+	page.Away = away.told()
 	slices.SortFunc(page.Messages, func(a, b protocol.WaitingMessage) int {
 		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.MessageID, b.MessageID))
 	})
 	page.Messages = fitting(page.Messages[:min(len(page.Messages), q.Limit)])
 	return page, nil
+}
+
+func (f *farQueue) addWaiting(ctx context.Context, limit int, page *protocol.WaitingPage) error {
+	depth, err := f.Depth(ctx, f.queue, f.delays)
+	page.Total += depth.Waiting
+	shows, can := f.Remote.(broker.Shelves)
+	if err != nil || !can || depth.Waiting == 0 || limit <= 0 {
+		return err
+	}
+	found, err := shows.Waiting(ctx, f.queue, f.delays, limit, protocol.MessageID{})
+	for i := range found {
+		page.Messages = append(page.Messages, waitsFar(&found[i]))
+	}
+	return err
 }
 
 func waitsFar(l *broker.Letter) protocol.WaitingMessage {
@@ -100,16 +104,18 @@ func (o *openLane) actOnWaiting(ctx context.Context, q protocol.BrokerWaitingAct
 	if err != nil {
 		return reply, err
 	}
+	away := o.s.absent()
 	for _, f := range far {
 		n, err := f.actOnWaiting(ctx, broker.Action{Redrive: q.Action == release, ID: id, By: q.By, Hurry: o.hurrying(f.Name(), q.By)})
 		reply.Count += n
 		if q.Action == cancel {
 			o.countActed(f.queue, discard, n)
 		}
-		if err != nil {
+		if err != nil && !away.took(&f, err) {
 			return reply, err
 		}
 	}
+	reply.Away = away.told()
 	return reply, nil
 }
 
@@ -180,19 +186,16 @@ func (o *openLane) trailFar(ctx context.Context, q protocol.TrailRequest) (proto
 	for _, t := range found.here {
 		reply.Trails = append(reply.Trails, books.TrailOf(t))
 	}
-	away := make(map[string]bool)
+	away := o.s.absent()
 	for _, f := range found.far {
-		if f.Away() != nil {
-			away[f.Name()] = true
-			continue
+		if f.Capabilities().TopicsOnly {
+			continue // it keeps nothing
 		}
-		if err := o.lookFor(ctx, &f, id, &reply); err != nil {
+		if err := o.lookFor(ctx, &f, id, &reply); err != nil && !away.took(&f, err) {
 			return reply, err
 		}
 	}
-	for name := range away {
-		reply.Unseen = append(reply.Unseen, name+", which is away")
-	}
+	reply.Away = away.told()
 	return reply, nil
 }
 

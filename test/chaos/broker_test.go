@@ -89,14 +89,15 @@ const (
 	brokerKillsInSoak = 20
 )
 
-// kill -9 of the broker while messages are published, settled, and wait for their
-// next try: at rest each answered publish is acknowledged or dead, and no delay
-// was cut short. Without its broker the mesh stops when it is told to, and does
+// kill -9 of the broker in the middle of a publish, a settlement and a retry, each
+// time of all three: at rest each answered publish is acknowledged or dead, and no
+// delay was cut short. Without its broker the mesh stops when it is told to, and does
 // not start.
 func TestKilledRabbitMQ(t *testing.T) {
 	r := live.StartRabbitMQ(t)
 	at := r.VirtualHost(t)
-	args := harness.OnRabbitMQ(t, at)
+	through := newBusy(t, r.Address())
+	args := harness.OnRabbitMQ(t, strings.Replace(at, r.Address(), through.Address(), 1))
 	m := harness.Start(t, args...)
 	kills := brokerKills
 	if harness.Soak(t) > 0 {
@@ -112,18 +113,20 @@ func TestKilledRabbitMQ(t *testing.T) {
 	for range kills {
 		l.progress(1 + rand.Int64N(1000))
 		d.publish()
+		harness.Receive(t, "a publish, a settlement and a retry at once", through.moment())
 		r.Kill(t)
+		through.forget()
 		r.Start(t)
 		l.progress(300)
 	}
 	finishOn(l, at)
 	d.finish()
-	stopsWithoutBroker(t, r, m, args)
+	stopsWithoutBroker(t, r, m, args, through.Address())
 }
 
 // stopsWithoutBroker: a mesh whose broker is away stops when it is told to, and
 // one whose broker is not there does not start: it names the broker's address.
-func stopsWithoutBroker(t *testing.T, r *live.RabbitMQ, m *harness.Mesh, args []string) {
+func stopsWithoutBroker(t *testing.T, r *live.RabbitMQ, m *harness.Mesh, args []string, address string) {
 	t.Helper()
 	r.Kill(t)
 	m.Terminate()
@@ -131,7 +134,7 @@ func stopsWithoutBroker(t *testing.T, r *live.RabbitMQ, m *harness.Mesh, args []
 		t.Errorf("without its broker the mesh ends with %d", code)
 	}
 	again := harness.Up(t, m.Data, args...)
-	if code := again.Exit(harness.Guard); code == 0 || !strings.Contains(again.Output(), r.Address()) {
+	if code := again.Exit(harness.Guard); code == 0 || !strings.Contains(again.Output(), address) {
 		t.Errorf("without its broker the mesh starts: code %d, it says\n%s", code, again.Output())
 	}
 }

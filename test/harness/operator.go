@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -113,6 +114,7 @@ func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
 	sum.InFlight += q.InFlight
 	sum.Waiting += q.Waiting
 	sum.Dead += q.Dead
+	sum.Unknown = cmp.Or(sum.Unknown, q.Unknown)
 	sum.Moving += q.Moving
 	sum.Bytes += q.Bytes
 	sum.Consumers += q.Consumers

@@ -12,6 +12,7 @@ import (
 // fail.
 type Proxy struct {
 	target   string
+	watch    func() func(way Direction, passes []byte)
 	listener net.Listener
 	ending   sync.WaitGroup
 
@@ -43,12 +44,19 @@ func (l *link) close() {
 // NewProxy stands in front of the NATS, or broker, at address until the test ends.
 func NewProxy(t testing.TB, address string) *Proxy {
 	t.Helper()
+	return NewTap(t, address, func() func(Direction, []byte) { return func(Direction, []byte) {} })
+}
+
+// NewTap is a Proxy of which somebody is told what passes on each connection, a moment
+// before it does. watch is called for each new one, and what it returns by two goroutines.
+func NewTap(t testing.TB, address string, watch func() func(way Direction, passes []byte)) *Proxy {
+	t.Helper()
 	var listening net.ListenConfig
 	listener, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{target: strings.TrimPrefix(address, "nats://"), listener: listener, links: make(map[*link]struct{})}
+	p := &Proxy{target: strings.TrimPrefix(address, "nats://"), watch: watch, listener: listener, links: make(map[*link]struct{})}
 	p.changed = sync.NewCond(&p.mu)
 	p.ending.Go(p.accept)
 	t.Cleanup(p.close)
@@ -127,8 +135,9 @@ func (p *Proxy) accept() {
 			return
 		}
 		if l := p.open(client); l != nil {
-			p.ending.Go(func() { p.pump(l, ToMesh, l.client, l.mesh) })
-			p.ending.Go(func() { p.pump(l, FromMesh, l.mesh, l.client) })
+			told := p.watch()
+			p.ending.Go(func() { p.pump(l, ToMesh, l.client, l.mesh, told) })
+			p.ending.Go(func() { p.pump(l, FromMesh, l.mesh, l.client, told) })
 		}
 	}
 }
@@ -151,12 +160,13 @@ func (p *Proxy) open(client net.Conn) *link {
 	return l
 }
 
-func (p *Proxy) pump(l *link, way Direction, from io.Reader, to io.Writer) {
+func (p *Proxy) pump(l *link, way Direction, from io.Reader, to io.Writer, told func(Direction, []byte)) {
 	defer p.gone(l)
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 && p.lets(l, way) {
+			told(way, buffer[:n])
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}

@@ -1,10 +1,13 @@
 package rabbitmq_test
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -111,4 +114,98 @@ func (p *place) deleted() {
 		p.Errorf("%q came", d.Data)
 	}
 	d.End <- nil
+}
+
+// others is a queue as somebody else has made it.
+type others struct {
+	route                          string
+	passing, autoDelete, exclusive bool // passing: not durable
+	args                           amqp.Table
+	dead                           bool   // its dead letters' instead
+	refused                        string // what the mesh says of it; empty: it is used
+}
+
+var queuesOfOthers = []others{
+	{route: "ttl", args: amqp.Table{"x-message-ttl": int32(3_600_000)}, refused: "x-message-ttl is 3600000"},
+	{route: "expires", args: amqp.Table{"x-queue-type": "quorum", "x-expires": int64(3_600_001)}, refused: "x-expires is 3600001"},
+	{route: "length", args: amqp.Table{"x-max-length": int32(1000)}, refused: "x-max-length is 1000"},
+	{route: "bytes", args: amqp.Table{"x-max-length-bytes": int32(9000), "x-overflow": "drop-head", "x-dead-letter-exchange": "theirs"}, refused: "x-max-length-bytes is 9000"},
+	{route: "many", args: amqp.Table{"x-queue-mode": "lazy", "x-max-priority": uint8(5), "x-dead-letter-exchange": "theirs", "x-dead-letter-routing-key": "7", "x-message-ttl": int32(3_600_002)}, refused: "x-message-ttl is 3600002"},
+	{route: "passing", passing: true, refused: "durable is false"},
+	{route: "auto", autoDelete: true, refused: "auto_delete is true"},
+	{route: "exclusive", exclusive: true, refused: "exclusive is true"},
+	{route: "stream", args: amqp.Table{"x-queue-type": "stream"}, refused: "x-queue-type is stream"},
+	{route: "limit", args: amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(5)}, refused: "x-delivery-limit is 5"},
+	{route: "letters", dead: true, args: amqp.Table{"x-message-ttl": int32(3_600_003)}, refused: "x-message-ttl is 3600003"},
+	{route: "classic"},
+	{route: "full", args: amqp.Table{"x-max-length": int32(1000), "x-overflow": "reject-publish"}},
+	{route: "limit-to-letters", args: amqp.Table{
+		"x-queue-type": "quorum", "x-delivery-limit": int32(5), "x-dead-letter-exchange": "iii.dlx", "x-dead-letter-routing-key": "queue:others:limit-to-letters.dlq",
+	}},
+}
+
+func (q *others) name() string {
+	if q.dead {
+		return "queue:others:" + q.route + ".dlq"
+	}
+	return "queue:others:" + q.route
+}
+
+// queuesThatLose: a queue that may lose what it has confirmed is refused by its name,
+// its argument and its value, and nothing is stored or delivered; the others are used.
+// Once it is deleted it is made as it has to be.
+func (p *place) queuesThatLose() {
+	ch := p.channel()
+	for i := range queuesOfOthers {
+		q := &queuesOfOthers[i]
+		if _, err := ch.QueueDeclare(q.name(), !q.passing, q.autoDelete, q.exclusive, false, q.args); err != nil {
+			p.Fatalf("%s: %v", q.name(), err)
+		}
+	}
+	p.put("queue:others:ttl", amqp.Publishing{Body: []byte("theirs")})
+	deliveries := p.work("others", "ttl")
+	publish := func(q *others) error {
+		_, err := p.client.Publish(p.Context(), client.Queue("others", q.route), []byte("ours"))
+		return err
+	}
+	for i := range queuesOfOthers {
+		q := &queuesOfOthers[i]
+		err := publish(q)
+		said := fmt.Sprint(err)
+		switch {
+		case q.refused == "" && err != nil:
+			p.Errorf("%s is not used: %v", q.name(), err)
+		case q.refused != "" && (protocol.CodeOf(err) != protocol.CodeConflict || !strings.Contains(said, q.name()) || !strings.Contains(said, q.refused)):
+			p.Errorf("%s: %v, want %s", q.name(), err, q.refused)
+		}
+		if n := p.held(ch, q); n > 0 && q.refused != "" && q.route != "ttl" {
+			p.Errorf("%s holds %d messages", q.name(), n)
+		}
+	}
+	for i := range queuesOfOthers {
+		if q := &queuesOfOthers[i]; q.refused != "" {
+			if _, err := ch.QueueDelete(q.name(), false, false, false); err != nil {
+				p.Fatalf("%s: %v", q.name(), err)
+			}
+		}
+	}
+	for i := range queuesOfOthers {
+		q := &queuesOfOthers[i]
+		harness.Await(p, q.name()+" to be made anew", func() bool { return publish(q) == nil })
+	}
+	d := harness.Receive(p, "a delivery", deliveries)
+	if string(d.Data) != "ours" {
+		p.Errorf("%q was delivered of what the mesh had refused", d.Data)
+	}
+	d.End <- nil
+}
+
+// held is what a queue of others' holds, by the channel that has made it.
+func (p *place) held(ch *amqp.Channel, q *others) int {
+	p.Helper()
+	state, err := ch.QueueDeclarePassive(q.name(), !q.passing, q.autoDelete, q.exclusive, false, q.args)
+	if err != nil {
+		p.Fatalf("%s: %v", q.name(), err)
+	}
+	return state.Messages
 }

@@ -1,14 +1,17 @@
 package rabbitmq_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-mq/waybill/pkg/client"
@@ -46,13 +49,14 @@ func (p *place) orphans() {
 		p.Fatal(err)
 	}
 	p.awaitDepth("iii.orphaned.observer:kept.queue", 1)
-	for _, queue := range queues {
+	p.put("iii.orphaned.observer:kept.dlq", amqp.Publishing{Body: []byte("dead")})
+	for i, queue := range queues {
 		o := p.mesh.AwaitObserver(queue, protocol.ObserverOrphan)
 		if o.Ready != 1 || o.DetachedAt.IsZero() || !o.Receiving {
 			p.Errorf("%s is listed as %+v", queue, o)
 		}
-		if _, err := p.mesh.RemoveObserver(queue); err != nil {
-			p.Error(err)
+		if removed, err := p.mesh.RemoveObserver(queue); err != nil || removed.Discarded != 1 || removed.DeadLetters != int64(max(0, 1-i)) {
+			p.Errorf("with %s went %+v, %v", queue, removed, err)
 		}
 	}
 	harness.Await(p, "the queues to be gone", func() bool {
@@ -134,6 +138,11 @@ func (p *place) numbers() {
 	if len(letters) != 2 {
 		p.Errorf("%d dead letters are listed", len(letters))
 	}
+	var dead []protocol.DeadTopic
+	p.call(protocol.FunctionDLQTopics, `{}`, &dead)
+	if !slices.Contains(dead, protocol.DeadTopic{Topic: "counted", BrokerType: "rabbitmq", Messages: 2}) {
+		p.Errorf("the topics with dead letters are %+v", dead)
+	}
 	var redriven protocol.RedriveReply
 	p.call(protocol.FunctionRedrive, `{"topic":"counted"}`, &redriven)
 	if redriven.Redriven != 2 {
@@ -181,8 +190,26 @@ func (p *place) jobsOfStrangers() {
 	}
 }
 
+// largeLetter: what is larger than an answer of NATS is a dead letter that is shown with
+// its size, its headers and the beginning of its payload.
+func (p *place) largeLetter() {
+	const size = 9 << 20
+	p.work("large", "r")
+	id := uuid.NewString()
+	p.put("queue:large:r", amqp.Publishing{MessageId: id, Headers: amqp.Table{"x-tenant": "acme"}, Body: bytes.Repeat([]byte("0123456789abcdef"), size/16)})
+	p.awaitDepth("queue:large:r.dlq", 1)
+	var letter protocol.DeadLetter
+	r := p.mesh.Run("dlq", "show", id, "--json")
+	if err := json.Unmarshal([]byte(r.Stdout), &letter); err != nil || r.Code != 0 {
+		p.Fatalf("dlq show: %v: %+v", err, r.Stderr)
+	}
+	if letter.SizeBytes != size || !letter.Truncated || len(letter.Payload) < size/2 || letter.Headers["x-tenant"][0] != "acme" {
+		p.Errorf("%d bytes of %d are shown, truncated %v, with the headers %v", len(letter.Payload), letter.SizeBytes, letter.Truncated, letter.Headers)
+	}
+}
+
 // books: what is counted and what the broker holds is compared, and what a
-// stranger put there shows.
+// stranger put there shows; what is scheduled waits in the mesh.
 func (p *place) books() {
 	deliveries := p.work("books", "r", client.MaxRetries(1))
 	for range 3 {
@@ -192,12 +219,17 @@ func (p *place) books() {
 	harness.Receive(p, "a delivery", deliveries).End <- errFails
 	p.awaitDepth("queue:books:r.dlq", 1)
 	p.put("queue:books:r", amqp.Publishing{})
+	p.work("books", "later")
+	p.publish("books", "later", "x", client.Delay(time.Hour))
 	harness.Await(p, "the queue's numbers", func() bool {
 		r, code := p.mesh.Reconcile()
 		if code != 0 {
 			p.Fatalf("the books do not balance: %+v", r.Gaps)
 		}
 		for _, b := range r.Brokers {
+			if b.Queue == "/queue/books/later" {
+				p.Errorf("what waits in the mesh is on the broker: %+v", b)
+			}
 			if b.Queue == "/queue/books/r" {
 				return b.Broker == "rabbitmq" && fmt.Sprint(b.In, b.Out, b.Held, b.Difference) == "3 1 3 -1"
 			}

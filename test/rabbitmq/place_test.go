@@ -31,10 +31,10 @@ func TestOnTheBroker(t *testing.T) {
 	mesh := harness.Start(t, harness.OnRabbitMQ(t, at)...)
 	for name, test := range map[string]func(*place){
 		"HoldingQueueOutlivesItsMessages": (*place).holdingQueue, "Names": (*place).names,
-		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted,
+		"MissingDeadLetters": (*place).missingDeadLetters, "PolicyOfTheOperator": (*place).policy, "QueueDeleted": (*place).deleted, "QueuesThatLose": (*place).queuesThatLose,
 		"HoldingQueueGone": (*place).holdingQueueGone, "HoldingQueueOfOthers": (*place).holdingQueueOfOthers, "Delays": (*place).delays, "DelaysOfPriorities": (*place).delaysOfPriorities, "LongestDelay": (*place).longestDelay,
 		"LettersWrittenTwice": (*place).lettersTwice, "LettersInOrder": (*place).lettersInOrder, "LettersOnPages": (*place).lettersOnPages,
-		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "Books": (*place).books, "Windows": (*place).windows,
+		"Orphans": (*place).orphans, "Lives": (*place).lives, "Numbers": (*place).numbers, "JobsOfStrangers": (*place).jobsOfStrangers, "LargeLetter": (*place).largeLetter, "Books": (*place).books, "Windows": (*place).windows,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

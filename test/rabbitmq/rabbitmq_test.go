@@ -200,7 +200,7 @@ func TestQueuesDeclaredByOthers(t *testing.T) {
 	address := live.SharedRabbitMQ(t).VirtualHost(t)
 	ch := stranger(t, address)
 	movedBacklog(t, ch)
-	if _, err := ch.QueueDeclare("queue:e1:old", true, false, false, false, amqp.Table{"x-max-length": int32(1000)}); err != nil {
+	if _, err := ch.QueueDeclare("queue:e1:old", true, false, false, false, amqp.Table{"x-queue-mode": "lazy"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ch.PublishWithContext(t.Context(), "", "queue:e1:old", true, false, amqp.Publishing{Body: []byte("backlog")}); err != nil {

@@ -32,20 +32,68 @@ type configFile struct {
 	File string `arg:"" help:"YAML file; - is stdin."`
 }
 
-// read reads the file; keys of the process itself are checked too.
-func (c configFile) read(a *app) (*config.File, error) {
-	var process up.Options
-	if c.File != "-" {
-		return config.ReadFile(c.File, up.Keys(&process))
+func (c configFile) text(a *app) (name string, text []byte, err error) {
+	if c.File == "-" {
+		text, err = io.ReadAll(a.stdin)
+		return "stdin", text, err
 	}
-	text, err := io.ReadAll(a.stdin)
+	text, err = os.ReadFile(c.File)
+	if err != nil {
+		err = protocol.Errorf(protocol.CodeInvalidArgs, "the configuration cannot be read: %v", err)
+	}
+	return c.File, text, err
+}
+
+// readChange reads a file that changes the keys it names. What it says may be right
+// only beside what is stored.
+func (c configFile) readChange(a *app, replace bool) (*config.File, error) {
+	name, text, err := c.text(a)
 	if err != nil {
 		return nil, err
 	}
-	return config.Parse("stdin", text, up.Keys(&process))
+	keys := up.Keys(new(up.Options))
+	file, wrong := config.Parse(name, text, keys)
+	if wrong == nil || replace {
+		return file, wrong
+	}
+	if file, err = config.ParseForm(name, text, keys); err != nil {
+		return file, err
+	}
+	stored, err := ask[protocol.StoredConfig](a, protocol.SubjectConfig, protocol.ConfigRequest{})
+	if err != nil {
+		return nil, err
+	}
+	into, err := config.ParseDocument(stored.Set)
+	if err != nil {
+		return nil, err
+	}
+	return config.ParseChange(name, text, keys, into)
 }
 
-type configCheckCmd struct{ configFile }
+type configCheckCmd struct {
+	configFile
+
+	Part bool `help:"It names some keys of a configuration that has others too, for apply: only their form is looked at."`
+}
+
+// read reads the file; keys of the process itself are checked too.
+func (c *configCheckCmd) read(a *app) (*config.File, error) {
+	name, text, err := c.text(a)
+	if err != nil {
+		return nil, err
+	}
+	keys := up.Keys(new(up.Options))
+	part, wrong := config.ParseForm(name, text, keys)
+	if wrong != nil || c.Part {
+		return part, wrong
+	}
+	file, err := config.Parse(name, text, keys)
+	if err != nil {
+		err = protocol.Errorf(protocol.CodeInvalidArgs, "%s\n  next: if a mesh has the rest, --part looks at the form alone, and %s at what comes of both",
+			protocol.AsError(err).Message, command(a.flags.NATS, "config diff "+c.File))
+	}
+	return file, err
+}
 
 // configChecked is what a file sets, for machines.
 type configChecked struct {
@@ -137,7 +185,7 @@ type configDiffCmd struct {
 }
 
 func (c *configDiffCmd) Run(a *app) error {
-	file, err := c.read(a)
+	file, err := c.readChange(a, c.Replace)
 	if err != nil {
 		return err
 	}
@@ -168,7 +216,7 @@ type configApplyCmd struct {
 }
 
 func (c *configApplyCmd) Run(a *app) error {
-	file, err := c.read(a)
+	file, err := c.readChange(a, c.Replace)
 	if err != nil {
 		return err
 	}

@@ -59,11 +59,20 @@ func sources(name string) ([]operate.Source, error) {
 	return operate.Sources(name)
 }
 
+// sayAway says which brokers were not asked.
+func sayAway(a *app, away []string) {
+	for _, why := range away {
+		a.sayf("not looked at: %s", printable(why))
+	}
+}
+
 func (c *dlqLsCmd) report(a *app, page *protocol.DeadPage) {
+	defer sayAway(a, page.Away)
 	if len(page.Letters) == 0 {
-		if page.Total > 0 {
+		switch {
+		case page.Total > 0:
 			a.sayf("no dead letters after the first %d", page.Total)
-		} else {
+		case len(page.Away) == 0:
 			a.sayf("no dead letters")
 		}
 		return
@@ -108,7 +117,12 @@ func describe(a *app, l *protocol.DeadLetter) {
 		a.sayf("%-14s %s: %s", "header", printable(name), printable(strings.Join(l.Headers[name], ", ")))
 	}
 	a.sayf("error\n%s", indented(printable(l.Error)))
-	a.sayf("payload\n%s", indented(payloadText(l.Payload)))
+	if l.Truncated {
+		a.sayf("payload, of which the first %d bytes are shown", len(l.Payload))
+	} else {
+		a.sayf("payload")
+	}
+	a.sayf("%s", indented(payloadText(l.Payload)))
 }
 
 func indented(s string) string {

@@ -37,9 +37,11 @@ func (c *executionLsCmd) list(a *app) error {
 			if e.State == protocol.ExecutionGone {
 				state += ", free " + until(e.Until)
 			}
-			g.row(e.Execution, state, e.Queues, e.Ready, e.InFlight, e.Waiting, e.Dead, e.Moving, e.Consumers)
+			ready, waiting, dead := counts(&protocol.QueueInfo{Ready: e.Ready, Waiting: e.Waiting, Dead: e.Dead, Unknown: e.Unknown})
+			g.row(e.Execution, state, e.Queues, ready, e.InFlight, waiting, dead, e.Moving, e.Consumers)
 		}
 		g.write(a.stdout)
+		sayUnknown(a, all, func(e *operate.ExecutionInfo) string { return e.Unknown })
 	})
 }
 

@@ -103,9 +103,10 @@ func (c *queueShowCmd) Run(a *app) error {
 
 func reportNamed(a *app, q *operate.NamedQueue) {
 	d, holds := &q.Config, &q.Holds
+	ready, waiting, dead := counts(holds)
 	lines := [][2]string{
 		{"queue", q.Queue}, {"type", string(d.Type)},
-		{"holds", fmt.Sprintf("%d ready, %d in flight, %d waiting, %d dead", holds.Ready, holds.InFlight, holds.Waiting, holds.Dead)},
+		{"holds", fmt.Sprintf("%v ready, %d in flight, %v waiting, %v dead", ready, holds.InFlight, waiting, dead)},
 		{"concurrency", strconv.Itoa(d.Concurrency)}, {"max retries", strconv.Itoa(d.MaxRetries)},
 		{"backoff", milliseconds(d.BackoffMs)}, {"timeout", milliseconds(d.TimeoutMs)},
 	}
@@ -116,6 +117,9 @@ func reportNamed(a *app, q *operate.NamedQueue) {
 	}
 	if d.MaxPriority > 0 {
 		lines = append(lines, [2]string{"max priority", strconv.Itoa(d.MaxPriority)})
+	}
+	if holds.Unknown != "" {
+		lines = append(lines, [2]string{unknown, holds.Unknown})
 	}
 	for _, f := range holds.Unserved {
 		lines = append(lines, [2]string{"waits", fmt.Sprintf("%s for %s in namespace %s, which nobody serves", plural(f.Jobs, "job", "jobs"), f.ID, f.Namespace)})

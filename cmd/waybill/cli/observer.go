@@ -35,9 +35,11 @@ func (c *observerLsCmd) list(a *app) error {
 		g := newGrid("QUEUE", "STATE", "READY", "IN FLIGHT", "WAITING", "DEAD", "MEMBERS", "NOBODY SINCE", "LAST WORKER")
 		for i := range observers {
 			o := &observers[i]
-			g.row(o.Queue, o.State, o.Ready, o.InFlight, o.Waiting, o.Dead, len(o.Members), ago(o.DetachedAt), lastWorker(o))
+			ready, waiting, dead := counts(&o.QueueInfo)
+			g.row(o.Queue, o.State, ready, o.InFlight, waiting, dead, len(o.Members), ago(o.DetachedAt), lastWorker(o))
 		}
 		g.write(a.stdout)
+		sayUnknown(a, observers, func(o *protocol.ObserverInfo) string { return o.Unknown })
 	})
 }
 
@@ -85,9 +87,13 @@ func (c *observerShowCmd) Run(a *app) error {
 }
 
 func reportObserver(a *app, o *protocol.ObserverInfo) {
+	ready, waiting, dead := counts(&o.QueueInfo)
 	lines := [][2]string{
 		{"queue", o.Queue}, {"topic", o.Topic}, {"state", string(o.State)},
-		{"holds", fmt.Sprintf("%d ready, %d in flight, %d waiting, %d dead", o.Ready, o.InFlight, o.Waiting, o.Dead)},
+		{"holds", fmt.Sprintf("%v ready, %d in flight, %v waiting, %v dead", ready, o.InFlight, waiting, dead)},
+	}
+	if o.Unknown != "" {
+		lines = append(lines, [2]string{unknown, o.Unknown})
 	}
 	if !o.DetachedAt.IsZero() {
 		receives := "receives the topic no more, and keeps what it holds"

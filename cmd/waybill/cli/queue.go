@@ -44,10 +44,34 @@ func (c *queueLsCmd) list(a *app) error {
 		}
 		g := newGrid("QUEUE", "READY", "IN FLIGHT", "WAITING", "DEAD", "MOVING", "CONSUMERS", "TYPE")
 		for _, q := range queues {
-			g.row(q.Queue, q.Ready, q.InFlight, q.Waiting, q.Dead, q.Moving, q.Consumers, order(&q))
+			ready, waiting, dead := counts(&q)
+			g.row(q.Queue, ready, q.InFlight, waiting, dead, q.Moving, q.Consumers, order(&q))
 		}
 		g.write(a.stdout)
+		sayUnknown(a, queues, func(q *protocol.QueueInfo) string { return q.Unknown })
 	})
+}
+
+// counts are those of a queue as a table shows them: with a broker that cannot be asked
+// there may be more.
+func counts(q *protocol.QueueInfo) (ready, waiting, dead any) {
+	if q.Unknown != "" {
+		return unknown, unknown, unknown
+	}
+	return q.Ready, q.Waiting, q.Dead
+}
+
+const unknown = "unknown"
+
+// sayUnknown says for which reasons something in a table is unknown, each once.
+func sayUnknown[T any](a *app, all []T, of func(*T) string) {
+	var said []string
+	for i := range all {
+		if why := of(&all[i]); why != "" && !slices.Contains(said, why) {
+			a.sayf("%s: %s", unknown, printable(why))
+			said = append(said, why)
+		}
+	}
 }
 
 // checkOnly refuses what is no execution's id, if one is given: nothing would be

@@ -58,8 +58,11 @@ func waiting(a *app, sources []operate.Source, execution string, limit int) (pro
 }
 
 func (c *retryLsCmd) report(a *app, page *protocol.WaitingPage) {
+	defer sayAway(a, page.Away)
 	if len(page.Messages) == 0 {
-		a.sayf("nothing waits")
+		if len(page.Away) == 0 {
+			a.sayf("nothing waits")
+		}
 		return
 	}
 	tries := map[string]string{}

@@ -14,14 +14,14 @@ import (
 type serveCmd struct {
 	Function    string        `arg:"" help:"Function id, such as text::upper."`
 	Exec        string        `help:"Run this with sh -c for each call and job: input on stdin, output from stdout; exit 0 succeeds, 65 rejects a job for good, anything else fails with stderr as the error. Without it inputs are printed, and are the output." placeholder:"COMMAND"`
-	Namespace   string        `default:"default" help:"Namespace of the function." placeholder:"NAMESPACE"`
+	Namespace   string        `default:"default" help:"Namespace of the function, and of this worker." placeholder:"NAMESPACE"`
 	Concurrency int           `default:"10" help:"Calls at once, and jobs at once of each queue."`
 	Name        string        `help:"Name of this worker in listings. Default host/waybill." placeholder:"NAME"`
 	Drain       time.Duration `default:"25s" help:"How long calls and jobs under way may go on at the end; other jobs are handed back unspent."`
 }
 
 func (c *serveCmd) Run(a *app) error {
-	opts := []client.Option{client.DrainWindow(c.Drain)}
+	opts := []client.Option{client.DrainWindow(c.Drain), client.Namespace(c.Namespace)}
 	if c.Name != "" {
 		opts = append(opts, client.Name(c.Name))
 	}

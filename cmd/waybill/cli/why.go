@@ -50,6 +50,7 @@ func tell(a *app, s *operate.Story) {
 		a.sayf("%s\n  %-23s  %s", one.Queue, "when it was published", printable(fmt.Sprintf(
 			"left out by the filter of %s (%s): %s", one.Worker, one.WorkerID, short(string(one.Filters), 200))))
 	}
+	sayAway(a, s.Away)
 	if len(s.UnseenQueues) > 0 {
 		a.hintf("it may also be among what is being consumed from %s", strings.Join(s.UnseenQueues, ", "))
 	}

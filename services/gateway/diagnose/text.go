@@ -52,7 +52,11 @@ func (l *Line) text(width int) string {
 
 // extent says what the line stands for.
 func (l *Line) extent() string {
-	return fmt.Sprintf("%d %s on %d %s", l.Queues, plural(l.Queues, "queue"), len(l.Lanes), plural(len(l.Lanes), "lane"))
+	text := fmt.Sprintf("%d %s on %d %s", l.Queues, plural(l.Queues, "queue"), len(l.Lanes), plural(len(l.Lanes), "lane"))
+	if len(l.On) > 0 {
+		text += ", on " + strings.Join(l.On, ", ")
+	}
+	return text
 }
 
 func plural(n int, noun string) string {

@@ -156,9 +156,16 @@ func (s *suite) act(subject string, r protocol.DeadActRequest) int64 {
 	return ask[protocol.DeadActReply](s, subject, r).Count
 }
 
-// discard: gone, and never redelivered.
+// discard: gone, and never redelivered. Where there is no place for dead letters there
+// are none.
 func (s *suite) discard() {
 	w := s.worker(s.on("r"))
+	for _, nowhere := range []protocol.DeadActRequest{{Queue: scope.ScopedName(s.execution, "nowhere")}, {Topic: s.topic()}} {
+		page := ask[protocol.DeadPage](s, protocol.SubjectDeadList, protocol.DeadListRequest{Queue: nowhere.Queue, Topic: nowhere.Topic})
+		equal(s, "listed where there is no place", page.Total, 0)
+		equal(s, "redriven where there is no place", s.act(protocol.SubjectDeadRedrive, nowhere), 0)
+		equal(s, "discarded where there is no place", s.act(protocol.SubjectDeadDiscard, nowhere), 0)
+	}
 	for range 3 {
 		s.publish("r", []byte("x"))
 		w.next().end(protocol.Rejected)

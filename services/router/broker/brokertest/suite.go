@@ -160,6 +160,7 @@ func add(sum *protocol.QueueInfo, q protocol.QueueInfo) {
 	sum.InFlight += q.InFlight
 	sum.Waiting += q.Waiting
 	sum.Dead += q.Dead
+	sum.Unknown = cmp.Or(sum.Unknown, q.Unknown)
 	sum.Moving += q.Moving
 	sum.Consumers += q.Consumers
 	sum.Type = cmp.Or(sum.Type, q.Type)

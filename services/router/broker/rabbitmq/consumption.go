@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -27,7 +28,8 @@ type consumption struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	rests  chan chan<- bool
-	doubt  bool // something went back with a channel that the broker may not count yet
+	shelf  atomic.Int64 // session.shelf
+	doubt  bool         // something went back with a channel that the broker may not count yet
 
 	mu      sync.Mutex
 	demand  broker.Demand // with no window nothing more is taken
@@ -39,6 +41,7 @@ type consumption struct {
 var (
 	_ remote.Consumption = (*consumption)(nil)
 	_ remote.Resting     = (*consumption)(nil)
+	_ remote.Shelving    = (*consumption)(nil)
 )
 
 // Want implements remote.Consumption.
@@ -81,6 +84,9 @@ func (c *consumption) Rest(ctx context.Context) bool {
 		return false
 	}
 }
+
+// Shelved implements remote.Shelving.
+func (c *consumption) Shelved() int { return int(c.shelf.Load()) }
 
 func (c *consumption) wanted() broker.Demand {
 	c.mu.Lock()
@@ -125,7 +131,7 @@ func (c *consumption) tell(err error) {
 	switch {
 	case ok && e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timed out"):
 		log.Error("a handler runs longer than RabbitMQ waits: its message is delivered again; set RabbitMQ's consumer_timeout above the longest handler", "code", protocol.CodeTimeout, "queue", queue, "error", err)
-	case c.link.away() != nil, ok && !e.Recover:
+	case c.link.away() != nil, ok && !e.Recover, protocol.CodeOf(err) == protocol.CodeConflict: // which was told
 		log.Debug("a queue's channel was closed and is opened again", "queue", queue, "error", err)
 	default:
 		log.Warn("a queue's channel was closed and is opened again", "queue", queue, "error", err)

@@ -4,6 +4,7 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -50,9 +51,9 @@ func (b *Broker) holding(n names, ms int64) (string, error) {
 
 func (b *Broker) holdingArgs(n names, ms int64) amqp.Table {
 	args := amqp.Table{
-		"x-queue-type": "quorum", "x-message-ttl": ms, "x-expires": 2*ms + expiryMargin,
-		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": n.queue,
-		"x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
+		argumentType: typeQuorum, argumentTTL: ms, argumentExpires: 2*ms + expiryMargin,
+		argumentDLX: "", argumentDLKey: n.queue,
+		argumentOverflow: "reject-publish", "x-dead-letter-strategy": "at-least-once",
 	}
 	b.unlimited(args)
 	return args
@@ -62,10 +63,13 @@ func (b *Broker) holdingArgs(n names, ms int64) amqp.Table {
 // messages. One with other arguments is a ConflictError, and not used: who knows
 // how long it keeps what it is given, and where that goes.
 func (b *Broker) hold(ctx context.Context, n names, queue string, ms int64) error {
-	if err := b.declareQueue(ctx, queue, b.holdingArgs(n, ms)); err != nil {
-		b.used(err)
+	err := b.declareQueue(ctx, queue, b.holdingArgs(n, ms))
+	if c, differs := errors.AsType[*ConflictError](err); differs {
+		b.conflicts.tell(b, c)
+	}
+	if err != nil {
 		return err
 	}
-	_, err := b.look(ctx, queue)
+	_, err = b.look(ctx, queue)
 	return b.failed("the queue "+queue+" could not be looked at", err)
 }

@@ -23,11 +23,12 @@ const looks = 4
 // quorum queue again is none, and to put something in neither.
 //
 // It has a connection of its own, which RabbitMQ closes when a queue is just
-// being made or removed.
+// being made or removed: with it go the looks at other queues, which begin again.
 func (b *Broker) look(ctx context.Context, queue string) (n int64, err error) {
 	for range looksAgain {
 		n, err = b.lookOnce(ctx, queue)
-		if err == nil || isCode(err, amqp.NotFound) || isCode(err, amqp.ResourceLocked) || !mesh.Pause(ctx, lookAgain) {
+		known := err == nil || isCode(err, amqp.NotFound) || isCode(err, amqp.ResourceLocked)
+		if known || b.Away() != nil || !mesh.Pause(ctx, lookAgain) {
 			break
 		}
 	}
@@ -35,8 +36,8 @@ func (b *Broker) look(ctx context.Context, queue string) (n int64, err error) {
 }
 
 const (
-	looksAgain = 4
-	lookAgain  = 250 * time.Millisecond
+	looksAgain = 40
+	lookAgain  = 100 * time.Millisecond
 )
 
 func (b *Broker) lookOnce(ctx context.Context, queue string) (int64, error) {

@@ -178,6 +178,7 @@ func (x *session) leave() {
 	}
 	close(x.over)
 	x.passing.Wait()
+	x.c.shelf.Store(0)
 	x.mu.Lock()
 	all := x.settling
 	x.gone, x.settling = true, nil
@@ -364,7 +365,10 @@ func (x *session) flush() {
 	if len(all) == 0 {
 		return
 	}
-	report(all, x.settleAll(x.shelve(all)) == nil)
+	now := x.shelve(all)
+	var err error
+	x.c.link.together(func() { err = x.settleAll(now) })
+	report(all, err == nil)
 }
 
 // shelve keeps here what goes back to a queue in order, which would put behind the
@@ -381,6 +385,7 @@ func (x *session) shelve(all []settling) []settling {
 			now = append(now, s)
 		}
 	}
+	x.c.shelf.Store(int64(len(x.shelf)))
 	if len(x.shelf)+len(now) < x.unsettled() {
 		return now
 	}
@@ -389,6 +394,7 @@ func (x *session) shelve(all []settling) []settling {
 		now = append(now, settling{tag: tag, requeue: true})
 	}
 	x.shelf = nil
+	x.c.shelf.Store(0)
 	return now
 }
 
@@ -403,6 +409,7 @@ func (x *session) unshelve() {
 		again[i] = x.here[tag]
 	}
 	x.shelf = nil
+	x.c.shelf.Store(0)
 	x.c.sink.Arrived(x, again)
 }
 

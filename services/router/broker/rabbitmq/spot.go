@@ -29,7 +29,7 @@ func (s *spot) Name() string { return s.queue }
 
 // Establish implements remote.Spot.
 func (s *spot) Establish(ctx context.Context, made remote.Made, topic string) error {
-	if err := s.b.declare(ctx, s.names, made); err != nil && !s.b.used(err) {
+	if err := s.b.declare(ctx, s.names, made); err != nil {
 		return err
 	}
 	if topic == "" {

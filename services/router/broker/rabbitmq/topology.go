@@ -5,7 +5,6 @@ package rabbitmq
 import (
 	"context"
 	"errors"
-	"regexp"
 	"sync"
 	"time"
 
@@ -40,17 +39,15 @@ func (b *Broker) namesOf(queue string) (names, error) {
 // queues.
 func (b *Broker) deadExchange() string { return b.o.Prefix + ".dlx" }
 
-const argumentPriority = "x-max-priority"
-
 // queueArgs are a queue's. What the broker itself may drop, because a policy of
 // the operator's says so, goes to the dead letters, and a full queue refuses.
 func (b *Broker) queueArgs(n names, d remote.Made) amqp.Table {
-	args := amqp.Table{"x-dead-letter-exchange": b.deadExchange(), "x-dead-letter-routing-key": n.dead, "x-overflow": "reject-publish"}
+	args := amqp.Table{argumentDLX: b.deadExchange(), argumentDLKey: n.dead, argumentOverflow: "reject-publish"}
 	if d.MaxPriority > 0 {
-		args["x-queue-type"], args[argumentPriority] = "classic", int64(d.MaxPriority)
+		args[argumentType], args[argumentPriority] = typeClassic, int64(d.MaxPriority)
 		return args
 	}
-	args["x-queue-type"], args["x-dead-letter-strategy"] = "quorum", "at-least-once"
+	args[argumentType], args["x-dead-letter-strategy"] = typeQuorum, "at-least-once"
 	b.unlimited(args)
 	if d.FIFO {
 		args["x-single-active-consumer"] = true
@@ -62,67 +59,50 @@ func (b *Broker) queueArgs(n names, d remote.Made) amqp.Table {
 // counts is counted by the mesh.
 func (b *Broker) unlimited(args amqp.Table) {
 	if b.unbounded {
-		args["x-delivery-limit"] = int64(-1)
+		args[argumentLimit] = int64(-1)
 	}
-}
-
-// ConflictError says that a queue is on the broker with other arguments than it
-// is declared with. It is used as it is.
-type ConflictError struct{ Queue, Argument, Text string }
-
-func (e *ConflictError) Error() string {
-	return "queue " + e.Queue + " is on the broker with another " + e.Argument + " and is used as it is: delete it there to have it as it is configured (" + e.Text + ")"
 }
 
 // Is says what it means to what was to wait there.
 func (e *ConflictError) Is(target error) bool { return target == remote.ErrElsewhere }
 
-var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)'`)
-
-// conflict is the argument a refused declaration is about; nil if it is about
-// something else.
-func conflict(queue string, err error) *ConflictError {
-	e, ok := errors.AsType[*amqp.Error](err)
-	if !ok || e.Code != amqp.PreconditionFailed {
-		return nil
-	}
-	argument := "argument"
-	if found := inequivalent.FindStringSubmatch(e.Reason); found != nil {
-		argument = found[1]
-	}
-	return &ConflictError{Queue: queue, Argument: argument, Text: e.Reason}
-}
-
-// declare makes a queue and the place of its dead letters. One that is there
-// with other arguments is a ConflictError, and used.
+// declare makes a queue and the place of its dead letters. CONFLICT: one of them is
+// there, and may lose messages; another that differs is used as it is.
 func (b *Broker) declare(ctx context.Context, n names, d remote.Made) error {
 	if err := b.declareDead(ctx, n); err != nil {
 		return err
 	}
-	return b.declareQueue(ctx, n.queue, b.queueArgs(n, d))
+	return b.have(ctx, n, n.queue, b.queueArgs(n, d))
 }
 
-// restore declares a queue that is not there any more.
-func (b *Broker) restore(ctx context.Context, n names) error {
-	err := b.ask(ctx, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
+// have makes a queue, or uses the one that is there.
+func (b *Broker) have(ctx context.Context, n names, name string, args amqp.Table) error {
+	err := b.declareQueue(ctx, name, args)
+	c, differs := errors.AsType[*ConflictError](err)
+	if !differs {
 		return err
-	})
-	if isCode(err, amqp.NotFound) {
-		return b.declare(ctx, n, remote.Made{})
 	}
-	return b.failed("the queue "+n.queue+" could not be looked at", err)
+	err = b.accept(ctx, n, args, c)
+	b.conflicts.tell(b, c)
+	return err
+}
+
+// restore declares a queue that is not there any more. CONFLICT: what is there may
+// lose messages.
+func (b *Broker) restore(ctx context.Context, n names) error {
+	args := b.queueArgs(n, remote.Made{})
+	err := b.declareQueue(ctx, n.queue, args)
+	if c, differs := errors.AsType[*ConflictError](err); differs {
+		return b.accept(ctx, n, args, c)
+	}
+	return err
 }
 
 // declareDead makes the place of a queue's dead letters.
 func (b *Broker) declareDead(ctx context.Context, n names) error {
-	args := amqp.Table{"x-queue-type": "quorum"}
+	args := amqp.Table{argumentType: typeQuorum}
 	b.unlimited(args)
-	err := b.declareQueue(ctx, n.dead, args)
-	if b.used(err) {
-		err = nil
-	}
-	if err != nil {
+	if err := b.have(ctx, n, n.dead, args); err != nil {
 		return err
 	}
 	return b.ask(ctx, func(ch *amqp.Channel) error {
@@ -133,17 +113,8 @@ func (b *Broker) declareDead(ctx context.Context, n names) error {
 	})
 }
 
-// used says whether a declaration ended with a queue that can be used, and logs
-// in what it differs.
-func (b *Broker) used(err error) bool {
-	c, is := errors.AsType[*ConflictError](err)
-	if is {
-		b.conflicts.tell(b, c)
-	}
-	return is
-}
-
-// declareQueue declares one queue. RabbitMQ says of a quorum queue that somebody
+// declareQueue declares one queue. One that is there with other arguments is a
+// ConflictError. RabbitMQ says of a quorum queue that somebody
 // else is declaring that it is there before it is, and who uses it then loses
 // the connection: one declares it at a time.
 func (b *Broker) declareQueue(ctx context.Context, name string, args amqp.Table) error {
@@ -153,8 +124,8 @@ func (b *Broker) declareQueue(ctx context.Context, name string, args amqp.Table)
 		_, declared = ch.QueueDeclare(name, true, false, false, false, args)
 		return declared
 	})
-	if c := conflict(name, declared); c != nil {
-		return c
+	if d := differs(declared); d != nil {
+		return &ConflictError{Queue: name, Argument: d.argument, Text: declared.Error()}
 	}
 	return b.failed("the queue "+name+" could not be declared", err)
 }

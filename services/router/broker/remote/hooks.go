@@ -35,6 +35,13 @@ type Tidying interface {
 	Tidy(ctx context.Context) error
 }
 
+// Shelving is a Consumption that keeps what was given back for a while, until it can
+// go back in its order.
+type Shelving interface {
+	// Shelved is how many messages it keeps.
+	Shelved() int
+}
+
 // Resting is a Consumption that knows when nothing more comes, after a demand with no
 // window.
 type Resting interface {

@@ -31,7 +31,7 @@ func (i Identity) Unreachable(err error) error {
 
 // Missing is Unreachable once it was open.
 func (i Identity) Missing(err error) error {
-	return i.Faultf(protocol.CodeUnavailable, "cannot be reached (%v): publish again when it is back", err)
+	return i.Faultf(protocol.CodeUnavailable, "cannot be reached (%v): try again when it is back", err)
 }
 
 // Failed is an error of the broker's with a code; nil if there is none.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -36,8 +37,12 @@ type place struct {
 	tidying bool // its dead letters are about to be looked through
 }
 
-// declareAgain is how long a failed declaration stands.
-const declareAgain = 500 * time.Millisecond
+// declareAgain is how long a failed declaration stands, and refusedAgain one of a queue
+// that the broker has and that cannot be used.
+const (
+	declareAgain = 500 * time.Millisecond
+	refusedAgain = 3 * time.Second
+)
 
 // noted is what a note says.
 type noted struct {
@@ -51,6 +56,9 @@ func (s *Store) placeKey(queue string) string { return broker.PlaceNote(s.host.N
 // readPlaces knows again what earlier owners used.
 func (s *Store) readPlaces() {
 	for key, value := range s.ledger.Notes() {
+		if strings.HasPrefix(key, broker.KeptNote(s.host.Name, "")) {
+			s.keeps = true
+		}
 		queue, found := strings.CutPrefix(key, s.placeKey(""))
 		if !found {
 			continue
@@ -179,12 +187,19 @@ func (s *Store) make(p *place) Made {
 }
 
 func (s *Store) established(p *place, err error) {
-	p.declared, p.failed, p.retryAt = err == nil, err, time.Now().Add(declareAgain)
+	p.declared, p.failed, p.retryAt = err == nil, err, time.Now().Add(againAfter(err))
 	waiting := p.waiting
 	p.waiting = nil
 	for _, f := range waiting {
 		f(err)
 	}
+}
+
+func againAfter(err error) time.Duration {
+	if protocol.CodeOf(err) == protocol.CodeConflict {
+		return refusedAgain
+	}
+	return declareAgain
 }
 
 // Demand takes as many messages of the queue as its consumers have room for.
@@ -233,7 +248,8 @@ func (s *Store) Rest(queue string, done func(still bool)) {
 	})
 }
 
-// Bind has the queue receive a topic, again and again until it does.
+// Bind has the queue receive a topic, again and again until it does. Nobody waits for
+// a queue that cannot be used: what is published to its topic is refused.
 func (s *Store) Bind(queue, topic string, done func()) {
 	p, err := s.place(queue)
 	if err != nil {
@@ -259,8 +275,13 @@ func (s *Store) bind(p *place, done func()) {
 			done()
 			return
 		}
-		s.host.Log.Warn("a queue could not be bound to its topic and is tried again", "queue", p.queue, "error", err)
-		s.after(declareAgain, func() { s.bind(p, done) })
+		if protocol.CodeOf(err) == protocol.CodeConflict {
+			done()
+			done = func() {}
+		} else {
+			s.host.Log.Warn("a queue could not be bound to its topic and is tried again", "queue", p.queue, "error", err)
+		}
+		s.after(againAfter(err), func() { s.bind(p, done) })
 	})
 }
 

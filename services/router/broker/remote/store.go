@@ -50,6 +50,7 @@ type Store struct {
 	interruptions generations[Ident, *copying]
 	dedups        Dedups
 	stored        uint64
+	keeps         bool // there may be notes about messages that stay
 }
 
 var (
@@ -257,12 +258,17 @@ func (s *Store) Entries() iter.Seq[*broker.Entry] {
 	}
 }
 
-// Live is how many of the queue's messages are not settled.
+// Live is how many of the queue's messages were delivered here and are neither settled
+// nor back.
 func (s *Store) Live(queue string) int {
-	if p := s.places[queue]; p != nil {
-		return p.live
+	p := s.places[queue]
+	if p == nil {
+		return 0
 	}
-	return 0
+	if k, keeps := p.taking.(Shelving); keeps {
+		return p.live + k.Shelved()
+	}
+	return p.live
 }
 
 // Comes is how many messages may be on their way to the queue that nobody counts.
@@ -328,6 +334,10 @@ func (s *Store) settle(e *broker.Entry, how broker.Counter, then func()) {
 	s.forget(v)
 	s.drop(v)
 	s.ledger.Count(v.place.queue, how, 1)
+	if v.own && then == nil {
+		s.acknowledge(v, nil)
+		return
+	}
 	s.acknowledge(v, func(taken bool) {
 		if taken && then == nil {
 			return

@@ -2,11 +2,8 @@ package live
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -109,34 +106,4 @@ func scriptOf(name string) (string, error) {
 			return "", fmt.Errorf("no directory above %s has deploy/brokers/%s", dir, name)
 		}
 	}
-}
-
-// ports finds n successive ports that are free. They are below those the system
-// gives to clients: a client that looks for a server that is down must not be
-// given the server's port, nor be connected to itself.
-func ports(n int) ([]string, error) {
-	const lowest, highest = 20000, 32000
-	for range 100 {
-		first := lowest + rand.IntN(highest-lowest-n)
-		if !free(first, n) {
-			continue
-		}
-		found := make([]string, n)
-		for i := range found {
-			found[i] = strconv.Itoa(first + i)
-		}
-		return found, nil
-	}
-	return nil, fmt.Errorf("no %d free ports in a row from %d to %d", n, lowest, highest)
-}
-
-func free(first, n int) bool {
-	for port := first; port < first+n; port++ {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			return false
-		}
-		l.Close()
-	}
-	return true
 }

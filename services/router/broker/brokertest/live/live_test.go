@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,6 +29,10 @@ func TestKillAndStartAgain(t *testing.T) {
 		r.Kill(t)
 		if answers(address) {
 			t.Errorf("%s still answers", address)
+		}
+		_, text, _ := strings.Cut(address, ":")
+		if port, err := strconv.Atoi(text); err != nil || free(port, 1) {
+			t.Errorf("another server may be given the port %s (%v)", text, err)
 		}
 		r.Start(t)
 		if r.Address() != address || !answers(address) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // server is one that a script runs. It ends with this process, however that
@@ -27,6 +28,7 @@ type server struct {
 	cmd         *exec.Cmd
 	stdin       io.Closer
 	addresses   []string
+	reserved    []int // sockets, while it is killed
 }
 
 // Start starts it, again after Kill, and returns once it is ready.
@@ -56,6 +58,9 @@ func (s *server) Address() string {
 
 // start returns once the server is ready.
 func (s *server) start() error {
+	if err := s.release(); err != nil {
+		return err
+	}
 	s.cmd = exec.Command(s.script, "hold")
 	s.cmd.Env = s.environ()
 	said, err := os.Create(filepath.Join(s.dir, "output"))
@@ -112,7 +117,7 @@ func (s *server) listens(stdout io.Reader) error {
 // end ends the server and removes what is its.
 func (s *server) end() error {
 	if s.cmd == nil {
-		return nil
+		return s.release()
 	}
 	closed := s.stdin.Close()
 	ended := s.cmd.Wait()
@@ -122,11 +127,7 @@ func (s *server) end() error {
 
 // kill ends the server's own process with SIGKILL and keeps its data.
 func (s *server) kill() error {
-	text, err := os.ReadFile(filepath.Join(s.dir, "server.pid"))
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := s.pid()
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,17 @@ func (s *server) kill() error {
 	}
 	err = s.cmd.Wait()
 	s.cmd = nil
+	s.reserve()
 	return errors.Join(err, ignoreClosed(s.stdin.Close()))
+}
+
+// pid is the server's own process, not the script's.
+func (s *server) pid() (int, error) {
+	text, err := os.ReadFile(filepath.Join(s.dir, "server.pid"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
 func ignoreClosed(err error) error {
@@ -143,6 +154,30 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// CPU is the processor time that the server's own process has used.
+func (s *server) CPU() (time.Duration, error) {
+	pid, err := s.pid()
+	if err != nil {
+		return 0, err
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, numbers, _ := strings.Cut(string(text), ") ") // behind the name, which may have spaces
+	const user, system, hundredth = 11, 12, 10 * time.Millisecond
+	fields := strings.Fields(numbers)
+	if len(fields) <= system {
+		return 0, fmt.Errorf("the process %d says nothing of its time", pid)
+	}
+	inUser, err := strconv.Atoi(fields[user])
+	if err != nil {
+		return 0, err
+	}
+	inSystem, err := strconv.Atoi(fields[system])
+	return time.Duration(inUser+inSystem) * hundredth, err
 }
 
 // Log is what it has logged since it was started last.
