@@ -11,6 +11,7 @@ core=${CORE_PORT:-25698}
 version=2.44.0
 server=$cache/waybill-tests/artemis-$version
 user=waybill:waybill
+model=$server/instance # the files of a server, from which those of each are copied
 
 settings() {
 	echo "STOMP_PORT, STOMP_PLAIN_PORT, HTTP_PORT and CORE_PORT are
@@ -24,7 +25,11 @@ more() {
 }
 
 install_server() {
-	[ ! -x "$server/bin/artemis" ] || return 0
+	[ -x "$server/bin/artemis" ] || download
+	[ -x "$model/bin/artemis" ] || create_model
+}
+
+download() {
 	{ command -v java && command -v mvn && command -v tar; } >/dev/null || debian default-jre-headless maven
 	local got=$server.new
 	rm -rf "$got"
@@ -46,10 +51,19 @@ serve() {
 	echo $! >"$dir/server.pid"
 }
 
-# create makes the files of a server; its broker.xml is not used.
+# create_model makes the files of a server, which takes seconds; their broker.xml is not
+# used.
+create_model() {
+	rm -rf "$model.new"
+	"$server/bin/artemis" create "$model.new" --silent --name waybill --user "${user%:*}" --password "${user#*:}" --role amq --require-login \
+		--nio --no-autotune --host 127.0.0.1 --http-host 127.0.0.1 --http-port 8161 --relax-jolokia >&2
+	mv "$model.new" "$model"
+}
+
+# create makes those of this one.
 create() {
-	"$server/bin/artemis" create "$1" --silent --name waybill --user "${user%:*}" --password "${user#*:}" --role amq --require-login \
-		--nio --no-autotune --host 127.0.0.1 --http-host 127.0.0.1 --http-port "$http" --relax-jolokia >>"$dir/log" 2>&1
+	cp -R "$model" "$1"
+	sed -i "s|$model.new|$1|g; s|:8161|:$http|g" "$1"/bin/* "$1"/etc/*
 }
 
 java_arguments() {

@@ -47,7 +47,8 @@ func anyKind(*kind) bool { return true }
 
 func outside(k *kind) bool { return k.place != nil }
 
-func isTopicsOnly(name string) bool {
+// IsTopicsOnly says whether an adapter of that name has topics and no queues.
+func IsTopicsOnly(name string) bool {
 	return slices.ContainsFunc(adapters(), func(k kind) bool { return k.name == name && k.topicsOnly })
 }
 

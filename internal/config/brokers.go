@@ -107,7 +107,7 @@ func (r *Result) checkQueues() {
 		}
 		id := routing.Of(scope.JobsQueue(name))
 		for _, b := range places {
-			if b.ID == id && isTopicsOnly(b.Adapter.Name) {
+			if b.ID == id && IsTopicsOnly(b.Adapter.Name) {
 				r.Problems = append(r.Problems, Problem{Key: join("queue_configs", name), Unsupported: true, Text: fmt.Sprintf(
 					"unsupported: the broker %s (%s) has topics only and no named queues: have a route lead /jobs/%s to another broker, or take the queue out", b.Name, b.Adapter.Name, name)})
 			}

@@ -117,6 +117,8 @@ type checker struct {
 	take bool
 	// set keeps what was set alone, without the defaults.
 	set bool
+	// part: other keys may be elsewhere, what is chosen by a Choice too.
+	part bool
 }
 
 func (c *checker) refusef(at, format string, args ...any) {
@@ -244,6 +246,9 @@ func (c *checker) list(k *Key, at string, given []any) any {
 
 // choice checks a name and the keys that go with it.
 func (c *checker) choice(k *Key, at string, given map[string]any) any {
+	if given[choiceName] == nil && given != nil && c.part {
+		return c.chosenElsewhere(k, at, given)
+	}
 	whole := make(map[string]any, len(given))
 	name, isText := k.Default, true
 	if value, isSet := given[choiceName]; isSet {
@@ -267,6 +272,37 @@ func (c *checker) choice(k *Key, at string, given map[string]any) any {
 	maps.Copy(whole, c.known(k.Keys, at, given))
 	c.unknown(k.beside(), at, given)
 	return whole
+}
+
+// chosenElsewhere checks the keys that go with a name by that which they fit best.
+func (c *checker) chosenElsewhere(k *Key, at string, given map[string]any) any {
+	var best *checker
+	var whole any
+	for _, name := range slices.Sorted(maps.Keys(k.Choices)) {
+		named := maps.Clone(given)
+		named[choiceName] = name
+		one := &checker{set: c.set, part: true}
+		value := one.choice(k, at, named)
+		if best == nil || one.misfit() < best.misfit() {
+			best, whole = one, value
+		}
+	}
+	c.problems = append(c.problems, best.problems...)
+	if of, isMap := whole.(map[string]any); isMap {
+		delete(of, choiceName)
+	}
+	return whole
+}
+
+// misfit says how badly keys fit; one that is not known counts above all.
+func (c *checker) misfit() int {
+	n := len(c.problems)
+	for _, p := range c.problems {
+		if p.Unknown {
+			n += 1000
+		}
+	}
+	return n
 }
 
 // scalar checks one value.

@@ -116,16 +116,21 @@ func TestRabbitMQsKeys(t *testing.T) {
 func TestChanges(t *testing.T) {
 	url := map[string]any{"amqp_url": "amqp://localhost"}
 	into := config.Document{
-		"adapter": map[string]any{"name": "rabbitmq", "config": url},
-		"brokers": map[string]any{"a": map[string]any{"name": "artemis", "config": map[string]any{"url": "stomp://localhost:61613"}}},
+		"adapter":       map[string]any{"name": "rabbitmq", "config": url},
+		"brokers":       map[string]any{"a": map[string]any{"name": "artemis", "config": map[string]any{"url": "stomp://localhost:61613"}}},
+		"queue_configs": map[string]any{"mail": map[string]any{"type": "fifo", "message_group_field": "to"}},
 	}
 	for text, want := range map[string]string{
-		"routes: [{pattern: /queue/x/**, broker: a}]":       "",
-		"brokers: {a: {state: draining}}":                   "",
-		"run_jobs_in: worker":                               "",
-		"routes: [{pattern: /queue/x/**, broker: b}]":       "line 1, key routes.0.broker: no broker is called",
-		"adapter: {name: builtin}\nrun_jobs_in: worker":     "line 2, key run_jobs_in: worker is for",
-		"brokers: {a: {state: draining, config: {uri: u}}}": "key brokers.a.config.uri",
+		"routes: [{pattern: /queue/x/**, broker: a}]":                  "",
+		"brokers: {a: {state: draining}}":                              "",
+		"run_jobs_in: worker":                                          "",
+		"routes: [{pattern: /queue/x/**, broker: b}]":                  "line 1, key routes.0.broker: no broker is called",
+		"adapter: {name: builtin}\nrun_jobs_in: worker":                "line 2, key run_jobs_in: worker is for",
+		"brokers: {a: {state: draining, config: {uri: u}}}":            "key brokers.a.config.uri",
+		"brokers: {a: {config: {url: 'stomp://other:61613'}}}":         "",
+		"adapter: {config: {prefetch_count: 5}}":                       "",
+		"queue_configs: {mail: {type: fifo, concurrency: 3}}":          "",
+		"queue_configs: {mail: {type: fifo, message_group_field: ''}}": "line 1, key queue_configs.mail.message_group_field",
 	} {
 		_, err := config.ParseChange("f.yaml", []byte(text), nil, into)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -133,6 +138,28 @@ func TestChanges(t *testing.T) {
 		}
 		if _, err := config.Parse("f.yaml", []byte(text), nil); err == nil {
 			t.Errorf("%q is right by itself", text)
+		}
+	}
+}
+
+// The form of a change can be looked at by itself.
+func TestForm(t *testing.T) {
+	for text, want := range map[string]string{
+		"routes: [{pattern: /queue/x/**, broker: a}]":            "",
+		"routes: [{pattern: queue, broker: a}]":                  "line 1, key routes.0.pattern",
+		"brokers: {a: {state: draining}}":                        "",
+		"brokers: {a: {state: gone}}":                            "key brokers.a.state",
+		"brokers: {a: {config: {amqp_url: 'amqp://elsewhere'}}}": "",
+		"brokers: {a: {config: {amqp_url: 'http://elsewhere'}}}": "key brokers.a.config.amqp_url: it is an address",
+		"adapter: {config: {url: 'stomp://elsewhere:61613'}}":    "",
+		"adapter: {config: {uri: x}}":                            "key adapter.config.uri: it is not known here",
+		"run_jobs_in: worker":                                    "",
+		"queue_configs: {mail: {type: fifo}}":                    "",
+		"queue_configs: {mail: {type: lifo}}":                    "key queue_configs.mail.type",
+	} {
+		file, err := config.ParseForm("f.yaml", []byte(text), nil)
+		if want == "" && (err != nil || len(file.Document) != 1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -97,10 +98,20 @@ func PlacementOf(c *protocol.Config, places []protocol.PlacedBroker) protocol.Pl
 	return p
 }
 
+// PlacementOfStored is what a stored configuration says; a registry of an earlier
+// version says the adapter alone.
+func PlacementOfStored(stored *protocol.StoredConfig) protocol.Placement {
+	if stored.Placement.Adapter != "" {
+		return stored.Placement
+	}
+	return PlacementOf(&stored.Config, Places(&stored.Config, nil))
+}
+
 // Routing says on which broker a queue is.
 type Routing struct {
 	adapter string
 	routes  []routed
+	marked  map[string]string // ids by the marks of the diagnosis
 }
 
 type routed struct {
@@ -110,7 +121,10 @@ type routed struct {
 
 // NewRouting is that of a placement.
 func NewRouting(p *protocol.Placement) (*Routing, error) {
-	r := &Routing{adapter: p.Adapter}
+	r := &Routing{adapter: p.Adapter, marked: make(map[string]string, len(p.Brokers))}
+	for _, b := range p.Brokers {
+		r.marked[scope.DiagnosisMark(b.ID)] = b.ID
+	}
 	for _, route := range p.Routes {
 		if err := checkPattern(route.Pattern); err != nil {
 			return nil, protocol.Errorf(protocol.CodeInvalidArgs, "the pattern %.64q: %v", route.Pattern, err)
@@ -131,8 +145,14 @@ func compiled(pattern string) *regexp.Regexp {
 }
 
 // Of is the id of the broker that a queue of that ledger name is on; AdapterBuiltin:
-// none, it is in the mesh. The queue of a subscriber is where its topic is.
+// none, it is in the mesh. The queue of a subscriber is where its topic is. What the
+// diagnosis tries says itself where it is to be.
 func (r *Routing) Of(queue string) string {
+	if scope.OfDiagnosis(queue) {
+		execution, _, _ := strings.Cut(strings.TrimPrefix(queue, scope.QueuePrefix), "/")
+		topic, _, _ := strings.Cut(execution, "::")
+		return r.ofDiagnosis(topic)
+	}
 	if len(r.routes) == 0 {
 		return r.adapter
 	}
@@ -143,7 +163,17 @@ func (r *Routing) Of(queue string) string {
 }
 
 // OfTopic is that of a topic.
-func (r *Routing) OfTopic(topic string) string { return r.of("/topic/" + topic) }
+func (r *Routing) OfTopic(topic string) string {
+	if scope.OfDiagnosis(topic) {
+		return r.ofDiagnosis(topic)
+	}
+	return r.of("/topic/" + topic)
+}
+
+// ofDiagnosis is that of an execution or topic of the diagnosis.
+func (r *Routing) ofDiagnosis(name string) string {
+	return cmp.Or(r.marked[scope.DiagnosedMark(name)], AdapterBuiltin)
+}
 
 func (r *Routing) of(name string) string {
 	for _, route := range r.routes {

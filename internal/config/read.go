@@ -43,7 +43,7 @@ func Parse(path string, text []byte, further []Key) (*File, error) {
 }
 
 // ParseChange is Parse of what is to be merged into a document: what it says is right
-// if that is right then.
+// if that is right then. What is wrong in the document already is no matter.
 func ParseChange(path string, text []byte, further []Key, into Document) (*File, error) {
 	r := &reader{path: path, lines: map[string]int{}}
 	given, err := r.tree(text)
@@ -53,31 +53,30 @@ func ParseChange(path string, text []byte, further []Key, into Document) (*File,
 	c := &checker{take: true, set: true}
 	keys := append(Keys(), further...)
 	set := Document(c.section(keys, "", given))
+	var before []Problem
 	if into != nil && !hasNull(given) { // a key without a value is a mistake, and no removal
 		c = &checker{take: true, set: true}
 		c.section(keys, "", into.Merge(given))
-		set = without(given, further)
-	}
-	file := &File{Document: set}
-	for i := range further {
-		if _, isSet := given[further[i].Name]; isSet {
-			file.Own = append(file.Own, further[i].Name)
-		}
+		set, before = without(given, further), Check(into).Problems
 	}
 	if len(c.problems) == 0 {
 		c.problems = Check(into.Merge(set)).Problems
 	}
-	for _, w := range Check(set).Warnings {
-		file.Warnings = append(file.Warnings, r.located(w))
+	c.problems = slices.DeleteFunc(c.problems, func(p Problem) bool { return slices.Contains(before, p) })
+	return r.file(set, given, further, c.problems, Check(set).Warnings)
+}
+
+// ParseForm is Parse of some of a configuration's keys, for whoever does not know the
+// others: what they say of each other is not looked at.
+func ParseForm(path string, text []byte, further []Key) (*File, error) {
+	r := &reader{path: path, lines: map[string]int{}}
+	given, err := r.tree(text)
+	if err != nil {
+		return nil, err
 	}
-	if len(c.problems) == 0 {
-		return file, nil
-	}
-	texts := make([]string, len(c.problems))
-	for i, p := range c.problems {
-		texts[i] = r.located(p)
-	}
-	return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s", strings.Join(texts, "\n"))
+	c := &checker{take: true, set: true, part: true}
+	set := c.section(append(Keys(), further...), "", given)
+	return r.file(set, given, further, c.problems, c.warnings)
 }
 
 func hasNull(value any) bool {
@@ -103,6 +102,27 @@ func without(given map[string]any, keys []Key) Document {
 type reader struct {
 	path  string
 	lines map[string]int // by path of the key
+}
+
+// file is what was read, or what is wrong with it.
+func (r *reader) file(set Document, given map[string]any, further []Key, problems, warnings []Problem) (*File, error) {
+	file := &File{Document: set}
+	for i := range further {
+		if _, isSet := given[further[i].Name]; isSet {
+			file.Own = append(file.Own, further[i].Name)
+		}
+	}
+	for _, w := range warnings {
+		file.Warnings = append(file.Warnings, r.located(w))
+	}
+	if len(problems) == 0 {
+		return file, nil
+	}
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = r.located(p)
+	}
+	return nil, protocol.Errorf(protocol.CodeInvalidArgs, "%s", strings.Join(texts, "\n"))
 }
 
 // tree is the file's tree of values; nothing for an empty file.

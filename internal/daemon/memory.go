@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
@@ -13,6 +14,9 @@ const (
 	// that collecting it more often takes, in bytes: a mesh without a backlog has
 	// less.
 	largeHeap = 128 << 20
+	// smallHeap is how much garbage there may be at least, in bytes: with little that
+	// is live, memory would be collected many times a second.
+	smallHeap = 64 << 20
 	// How much garbage there may be, in percent of what is live: Go's default,
 	// and with a large heap.
 	garbage      = 100
@@ -21,13 +25,24 @@ const (
 )
 
 // SpareMemory keeps garbage from doubling a large heap, such as that of a
-// mesh in which a million messages wait, until ctx ends. It does nothing if GOGC
-// is set in the environment: then that holds. It begins after the start, which
-// should not take longer for it.
-func SpareMemory(ctx context.Context) {
+// mesh in which a million messages wait, and has a small one collected no more often
+// than is worth it, until stop is called. It does nothing if GOGC is set in the
+// environment: then that holds. It is begun after the start, which should not take
+// longer for it.
+func SpareMemory() (stop func()) {
 	if os.Getenv("GOGC") != "" {
-		return
+		return func() {}
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var sparing sync.WaitGroup
+	sparing.Go(func() { spareMemory(ctx) })
+	return func() {
+		cancel()
+		sparing.Wait()
+	}
+}
+
+func spareMemory(ctx context.Context) {
 	t := time.NewTicker(heapInterval)
 	defer t.Stop()
 	defer debug.SetGCPercent(garbage)
@@ -45,10 +60,14 @@ func SpareMemory(ctx context.Context) {
 }
 
 func garbageFor(live uint64) int {
-	if live > largeHeap {
+	switch {
+	case live > largeHeap:
 		return garbageLarge
+	case live >= smallHeap, live == 0:
+		return garbage
+	default:
+		return int(smallHeap * garbage / live)
 	}
-	return garbage
 }
 
 // liveHeap is what was live when memory was last collected, in bytes.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
@@ -65,10 +64,7 @@ func run(ctx context.Context, service, version string, f *Flags, log *slog.Logge
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
-	sparing, spared := context.WithCancel(context.WithoutCancel(ctx))
-	var saving sync.WaitGroup
-	saving.Go(func() { SpareMemory(sparing) })
-	defer func() { spared(); saving.Wait() }()
+	defer SpareMemory()()
 	log.Info("serving", "service", service, "name", f.Name)
 	select {
 	case <-ctx.Done():

@@ -61,3 +61,18 @@ func withBroker(all []protocol.BrokerInfo, one *protocol.BrokerInfo) []protocol.
 	sum.Busy += one.Busy
 	return all
 }
+
+// BrokerStats are the brokers outside of the mesh as all routers see them together, by
+// name.
+func BrokerStats(all []protocol.Stats) map[string]protocol.BrokerStats {
+	sums := map[string]protocol.BrokerStats{}
+	for _, s := range all {
+		for name, b := range s.Brokers {
+			if sum, is := sums[name]; is {
+				b = sum.Plus(b)
+			}
+			sums[name] = b
+		}
+	}
+	return sums
+}

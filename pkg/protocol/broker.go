@@ -113,6 +113,23 @@ type BrokerInfo struct {
 // Holds is how many messages it is known to have.
 func (b *BrokerInfo) Holds() int64 { return b.Ready + b.Waiting + b.InFlight + b.Dead }
 
+// BrokerStats is a broker as a router last saw it: the messages it holds of the router's
+// queues, those in the hands of routers not included.
+type BrokerStats struct {
+	Up      bool  `json:"up"` // it can be used
+	Ready   int64 `json:"ready"`
+	Waiting int64 `json:"waiting"` // for another try
+	Dead    int64 `json:"dead"`
+	// Unknown is how many queues could not be looked at the last time, or have not been
+	// yet: of these the numbers are those of before, or none.
+	Unknown int64 `json:"unknown,omitempty"`
+}
+
+// Plus is a broker as two routers see it, each with queues of its own.
+func (b BrokerStats) Plus(o BrokerStats) BrokerStats {
+	return BrokerStats{b.Up && o.Up, b.Ready + o.Ready, b.Waiting + o.Waiting, b.Dead + o.Dead, b.Unknown + o.Unknown}
+}
+
 // What a queue holds on a broker is looked at, and acted on, through the owner of
 // its lane. Where nobody has a broker nobody answers.
 const (

@@ -103,6 +103,9 @@ type Stats struct {
 	// executions of a route together. Beyond MaxStatsRoutes the rest is under
 	// OtherRoutes.
 	Routes map[string]map[string]uint64 `json:"routes,omitempty"`
+	// Brokers are those outside of the mesh as a router sees them, by name. Gauges have
+	// what they hold too.
+	Brokers map[string]BrokerStats `json:"brokers,omitempty"`
 }
 
 const (

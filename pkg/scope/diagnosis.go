@@ -1,6 +1,8 @@
 package scope
 
 import (
+	"fmt"
+	"hash/fnv"
 	"regexp"
 	"strings"
 
@@ -12,13 +14,29 @@ import (
 const DiagnosisPrefix = "waybill-diagnosis-"
 
 // diagnosisName is a name as the diagnosis makes them: with the time, random
-// letters, and which of its run's it is.
-var diagnosisName = regexp.MustCompile(`\A` + DiagnosisPrefix + `[0-9a-f]+-[A-Z2-7]{10}-[0-9]+(\.[0-9]+)?\z`)
+// letters, which of its run's it is, and the mark of the broker that is tried.
+var diagnosisName = regexp.MustCompile(`\A` + DiagnosisPrefix + `[0-9a-f]+-[A-Z2-7]{10}-[0-9]+(-([0-9a-f]{8}))?(\.[0-9]+)?\z`)
 
 // OfDiagnosis says whether the mesh tries out itself in that queue of the
 // embedded transport. Nobody's counters contain what happens there.
 func OfDiagnosis(queue string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(queue, QueuePrefix), DiagnosisPrefix)
+}
+
+// DiagnosisMark marks the names with which the broker of that id is tried.
+func DiagnosisMark(broker string) string {
+	h := fnv.New32a()
+	h.Write([]byte(broker))
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// DiagnosedMark is the mark in the name of an execution or topic of the diagnosis;
+// empty if that tries the mesh itself.
+func DiagnosedMark(name string) string {
+	if parts := diagnosisName.FindStringSubmatch(name); parts != nil {
+		return parts[2]
+	}
+	return ""
 }
 
 // CheckReserved refuses (INVALID_NAME) an execution id or a topic that begins

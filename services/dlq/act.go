@@ -111,6 +111,9 @@ func (s *Service) act(ctx context.Context, what string, q protocol.DeadActReques
 		far, err = s.actFar(ctx, what, q)
 		done.Count += far.Count
 		done.Refused += far.Refused
+		if done.Count+done.Refused > 0 && protocol.CodeOf(err) == protocol.CodeUnsupported {
+			err = nil // its broker can have none now: these are from before
+		}
 	}
 	if done.Count > 0 && protocol.CodeOf(err) == protocol.CodeUnavailable {
 		err = protocol.Errorf(protocol.CodeUnavailable, "this was done with %d dead letters, and may not be with others: %s", done.Count, protocol.AsError(err).Message)

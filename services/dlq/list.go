@@ -40,14 +40,17 @@ func (s *Service) list(ctx context.Context, q protocol.DeadListRequest) (protoco
 			"offset %d, limit %d: an offset is at least 0, a limit at most %d", q.Offset, q.Limit, maxLimit)
 	}
 	q.Limit = cmp.Or(q.Limit, defaultLimit)
-	far, err := s.readFar(ctx, q, 0)
+	far, without := s.readFar(ctx, q, 0)
 	switch {
-	case err != nil:
-		return protocol.DeadPage{}, err
+	case without != nil && protocol.CodeOf(without) != protocol.CodeUnsupported:
+		return protocol.DeadPage{}, without
 	case far.total > 0:
 		return s.listBoth(ctx, q)
 	}
 	places, total, err := s.places(ctx, q)
+	if err == nil && total == 0 {
+		err = without // there were none either before its broker could have none
+	}
 	if err != nil {
 		return protocol.DeadPage{}, err
 	}

@@ -175,6 +175,9 @@ func TestMetricsAddUpInstances(t *testing.T) {
 			Service: "router", Instance: "i",
 			Counters: map[string]uint64{"published": n, "superseded": 1, "bad name!": 1},
 			Gauges:   map[string]float64{"lanes": 8, "instances": 99},
+			Brokers: map[string]protocol.BrokerStats{
+				"there": {Up: true, Ready: 3, Waiting: 2, Dead: 1}, "away": {Up: n != 7, Ready: 5},
+			},
 		})
 	}
 	expect := func(lines ...string) {
@@ -188,11 +191,17 @@ func TestMetricsAddUpInstances(t *testing.T) {
 		if strings.Contains(body, "bad") {
 			t.Error("a malformed name came through")
 		}
+		if strings.Contains(body, `waybill_broker_up{broker="away"} 0`) == strings.Contains(body, `waybill_broker_ready{broker="away"}`) {
+			t.Error("what a broker holds that is away is known, or not known of one that is there")
+		}
 	}
 	published(one, 5)
 	published(two, 7)
 	expect(`waybill_published_total{service="router"} 12`, `waybill_superseded_total{service="router"} 2`,
 		`waybill_lanes{service="router"} 16`, `waybill_instances{service="router"} 2`, `waybill_instances{service="gateway"} 1`,
+		`waybill_broker_up{broker="there"} 1`, `waybill_broker_ready{broker="there"} 6`, `waybill_broker_waiting{broker="there"} 4`,
+		`waybill_broker_dead{broker="there"} 2`, `waybill_broker_unknown_queues{broker="there"} 0`,
+		`waybill_broker_up{broker="away"} 0`, `# HELP waybill_broker_up Whether every router can use the broker.`,
 		`waybill_nats_connected 1`, `# TYPE waybill_published_total counter`, `# HELP waybill_published_total Messages published and committed.`)
 	published(two, 0) // its ledgers are on their way to another
 	expect(`waybill_published_total{service="router"} 12`)

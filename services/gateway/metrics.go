@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -41,8 +42,17 @@ var (
 	connectedDesc = prometheus.NewDesc("waybill_nats_connected", "Whether the gateway is connected to NATS.", nil, nil)
 	readyDesc     = prometheus.NewDesc("waybill_instances_ready", "Instances that answered, and are ready.", []string{"service"}, nil)
 	instancesDesc = prometheus.NewDesc("waybill_instances", "Instances that answered.", []string{"service"}, nil)
+	brokerUp      = brokerDesc("up", "Whether every router can use the broker.")
+	brokerReady   = brokerDesc("ready", "Messages that were ready on the broker when it was last looked at.")
+	brokerWaiting = brokerDesc("waiting", "Messages that waited on the broker for another try.")
+	brokerDead    = brokerDesc("dead", "Dead letters on the broker.")
+	brokerUnknown = brokerDesc("unknown_queues", "Queues on the broker that could not be looked at the last time, or have not been yet.")
 	metricName    = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
+
+func brokerDesc(name, text string) *prometheus.Desc {
+	return prometheus.NewDesc("waybill_broker_"+name, text, []string{"broker"}, nil)
+}
 
 // own are names of gauges that are the gateway's.
 var own = map[string]bool{"nats_connected": true, "instances": true, "instances_ready": true}
@@ -77,6 +87,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	maps.Copy(counters, c.routes.add(all))
 	for s, value := range counters {
 		emit(out, s, "_total", prometheus.CounterValue, float64(c.hold(s, value, time.Now())))
+	}
+	for name, b := range operate.BrokerStats(all) {
+		emitBroker(out, name, b)
 	}
 	for s, value := range gauges {
 		if own[s.name] {
@@ -130,6 +143,20 @@ func sum(all []protocol.Stats) (instances map[string]float64, counters map[serie
 		}
 	}
 	return instances, counters, gauges
+}
+
+// emitBroker leaves out what a broker that is away was seen to hold before: it is not
+// known.
+func emitBroker(out chan<- prometheus.Metric, name string, b protocol.BrokerStats) {
+	if !b.Up {
+		out <- prometheus.MustNewConstMetric(brokerUp, prometheus.GaugeValue, 0, name)
+		return
+	}
+	out <- prometheus.MustNewConstMetric(brokerUp, prometheus.GaugeValue, 1, name)
+	out <- prometheus.MustNewConstMetric(brokerReady, prometheus.GaugeValue, float64(b.Ready), name)
+	out <- prometheus.MustNewConstMetric(brokerWaiting, prometheus.GaugeValue, float64(b.Waiting), name)
+	out <- prometheus.MustNewConstMetric(brokerDead, prometheus.GaugeValue, float64(b.Dead), name)
+	out <- prometheus.MustNewConstMetric(brokerUnknown, prometheus.GaugeValue, float64(b.Unknown), name)
 }
 
 func emit(out chan<- prometheus.Metric, s series, suffix string, kind prometheus.ValueType, value float64) {

@@ -3,6 +3,7 @@ package router
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,18 +155,32 @@ func (l *lane) unattended(q *queue) {
 		}
 		l.forgetLater(q)
 	case q.keepsNothing():
-		l.unbind(q)
+		l.leave(q)
 	case q.bound.DetachedAt.IsZero():
 		l.detach(q)
 	}
 }
 
-// leaveUnattended unbinds q, which has moved to a broker that keeps nothing, if it is
-// known that nobody takes its messages.
-func (l *lane) leaveUnattended(q *queue) {
-	if _, missing := l.bindings.missing[q]; !missing && q.keepsNothing() && len(q.consumers) == 0 {
-		l.unbind(q)
+// leaveUnattended takes q, which has moved to a broker that keeps nothing, out of its
+// topic, if it is known that nobody takes its messages; false: it is not.
+func (l *lane) leaveUnattended(q *queue) bool {
+	_, missing := l.bindings.missing[q]
+	leaves := !missing && q.keepsNothing() && len(q.consumers) == 0
+	if leaves {
+		l.leave(q)
 	}
+	return leaves
+}
+
+// leave takes q out of its topic. It is still known while it may hold something where
+// it was before.
+func (l *lane) leave(q *queue) {
+	holds := func(r *remote) bool { return l.isElsewhere(q, r) }
+	if slices.ContainsFunc(l.remotes, holds) || q.ledger != nil && q.ledger.Live > 0 {
+		l.endRetention(q)
+		return
+	}
+	l.unbind(q)
 }
 
 // unbind takes q out of its topic for good.

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -119,14 +118,18 @@ func add(info *protocol.BrokerInfo, depth broker.Depth, live int64) {
 	info.InFlight += live
 }
 
-// gauges tell of each broker whether it is there.
-func (p *placement) gauges(to map[string]float64) {
+// gauges tell of each broker whether it is there, and with the other gauges what the
+// brokers were seen to hold.
+func (p *placement) gauges(to *protocol.Stats, far *farTotals) {
+	if len(p.Brokers) == 0 {
+		return
+	}
+	to.Gauges["waiting"], to.Gauges["dead"] = float64(far.waiting), float64(far.dead)
+	to.Brokers = make(map[string]protocol.BrokerStats, len(p.Brokers))
 	for _, b := range p.Brokers {
-		there := 1.0
-		if p.info(b).Away != "" {
-			there = 0
-		}
-		to["broker_up_"+strings.ReplaceAll(b.Name, "-", "_")] = there
+		one := far.brokers[b.ID]
+		one.Up = p.info(b).Away == ""
+		to.Brokers[b.Name] = one
 	}
 }
 

@@ -116,12 +116,29 @@ func (s *Service) executions(ctx context.Context, q protocol.ExecutionsRequest) 
 	if err != nil {
 		return protocol.ExecutionCountsPage{}, err
 	}
-	queues := slices.Concat(found...)
-	if err := s.lookFar(ctx, queues); err != nil {
-		return protocol.ExecutionCountsPage{}, err
+	page := books.ByExecution(slices.Concat(found...), q)
+	if s.hasBrokers() {
+		if page, err = s.withFar(ctx, slices.Concat(found...), page); err != nil {
+			return page, err
+		}
 	}
-	page := books.ByExecution(queues, q)
 	page.Instance = s.o.Instance
+	return page, nil
+}
+
+// withFar is a page with what brokers hold of the executions on it.
+func (s *Service) withFar(ctx context.Context, queues []protocol.QueueInfo, page protocol.ExecutionCountsPage) (protocol.ExecutionCountsPage, error) {
+	listed := make(map[string]bool, len(page.Executions))
+	for i := range page.Executions {
+		listed[page.Executions[i].Execution] = true
+	}
+	queues = slices.DeleteFunc(queues, func(q protocol.QueueInfo) bool { return !listed[closing.ExecutionOf(q.Queue)] })
+	if err := s.lookFar(ctx, queues); err != nil {
+		return page, err
+	}
+	more := page.More
+	page = books.ByExecution(queues, protocol.ExecutionsRequest{Limit: max(1, len(listed))})
+	page.More = more
 	return page, nil
 }
 

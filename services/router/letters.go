@@ -120,7 +120,8 @@ func inOrder(letters []protocol.DeadLetter) []ordered {
 }
 
 // lettersOf are the queues on brokers that may have dead letters. Who asks for those of
-// a queue or a topic by its name is told if its broker cannot have any.
+// a queue or a topic by its name is told if its broker cannot have any, and no other has
+// had it.
 func (o *openLane) lettersOf(ctx context.Context, queue, topic string) ([]farQueue, error) {
 	type answer struct {
 		without *remote
@@ -132,13 +133,14 @@ func (o *openLane) lettersOf(ctx context.Context, queue, topic string) ([]farQue
 	if err != nil {
 		return nil, err
 	}
-	if a.without != nil {
+	far := slices.DeleteFunc(a.far, func(f farQueue) bool { return !f.Capabilities().DeadLetters })
+	if a.without != nil && len(far) == 0 {
 		if b, has := a.without.Remote.(broker.WithoutLetters); has {
 			return nil, b.NoLetters()
 		}
 		return nil, broker.Refusal(a.without, broker.WishDLQ)
 	}
-	return slices.DeleteFunc(a.far, func(f farQueue) bool { return !f.Capabilities().DeadLetters }), nil
+	return far, nil
 }
 
 // withoutLetters is the broker of what is asked for if it has no dead letters.

@@ -90,10 +90,9 @@ func (l *lane) moveTo(q *queue, to broker.Store) {
 		l.noteMove(q)
 	}
 	q.renew() // another broker may have other defaults
-	if q.bound != nil && !q.bound.Ended {
+	if q.bound != nil && !q.bound.Ended && !l.leaveUnattended(q) {
 		l.bindRemote(q)
 		l.rebound(q)
-		l.leaveUnattended(q)
 	}
 	if r := l.remoteAt(to); r != nil {
 		delete(r.emptied, q.name)
@@ -576,6 +575,8 @@ func (l *lane) letGo() {
 		}
 		r.store.Close()
 		r.lanes.Add(-1)
+		l.bindings.binding -= r.binding
+		l.bindings.answerReady()
 		return true
 	})
 	if len(l.remotes) < before {

@@ -138,7 +138,7 @@ func (s *Service) configure(ctx context.Context) error {
 	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
-			return cmp.Or(s.runIn(ctx, &stored.Config), s.begin(ctx, placementOf(&stored)))
+			return cmp.Or(s.runIn(ctx, &stored.Config), s.begin(ctx, config.PlacementOfStored(&stored)))
 		}
 		earlier++
 		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
@@ -156,7 +156,7 @@ func (s *Service) configure(ctx context.Context) error {
 }
 
 // begin works by the first placement.
-func (s *Service) begin(ctx context.Context, p *protocol.Placement) error {
+func (s *Service) begin(ctx context.Context, p protocol.Placement) error {
 	s.brokers.mu.Lock()
 	defer s.brokers.mu.Unlock()
 	return s.replace(ctx, p)
@@ -166,16 +166,6 @@ func (s *Service) begin(ctx context.Context, p *protocol.Placement) error {
 func (s *Service) hasRegistry(ctx context.Context) bool {
 	_, err := mesh.Request[protocol.WorkersPage](ctx, s.bulk, protocol.SubjectWorkers, protocol.WorkersRequest{Limit: 1})
 	return err == nil
-}
-
-// placementOf is what a configuration says; a registry of an earlier version says
-// the adapter alone.
-func placementOf(stored *protocol.StoredConfig) *protocol.Placement {
-	if stored.Placement.Adapter != "" {
-		return &stored.Placement
-	}
-	p := config.PlacementOf(&stored.Config, config.Places(&stored.Config, nil))
-	return &p
 }
 
 // prepare connects to the brokers of a placement that somebody may decide for.
@@ -205,12 +195,12 @@ func (s *Service) follow(ctx context.Context, number uint64) error {
 	if stored.Placement.Number < number {
 		return protocol.Errorf(protocol.CodeUnavailable, "the registry has not heard of the last change of the configuration: try again")
 	}
-	return s.replace(ctx, placementOf(&stored))
+	return s.replace(ctx, config.PlacementOfStored(&stored))
 }
 
 // replace has this router work by a placement. The brokers' lock is held.
-func (s *Service) replace(ctx context.Context, to *protocol.Placement) error {
-	p, err := s.make(ctx, to)
+func (s *Service) replace(ctx context.Context, to protocol.Placement) error {
+	p, err := s.make(ctx, &to)
 	if err == nil {
 		s.use(p)
 	}

@@ -133,12 +133,12 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 	if err != nil {
 		return protocol.Stats{}, err
 	}
-	var sum totals
+	sum := totals{far: farTotals{brokers: map[string]protocol.BrokerStats{}}}
 	for _, t := range found {
 		sum.counters.Add(&t.counters)
 		sum.queues += t.queues
 		sum.moving += t.moving
-		sum.far += t.far
+		sum.far.join(&t.far)
 		sum.unattended += t.unattended
 		sum.stalled = max(sum.stalled, t.stalled)
 		sum.messages, sum.bytes = max(sum.messages, t.messages), max(sum.bytes, t.bytes)
@@ -151,12 +151,12 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 		Counters: told(&sum.counters), Routes: sum.counters.Told(),
 		Gauges: map[string]float64{
 			"lanes": float64(len(found)), "queues": float64(sum.queues), "workers": float64(len(s.directory.all())),
-			"ready": float64(load.Messages+sum.far) - float64(sum.moving) - held, "in_flight": held,
+			"ready": float64(load.Messages+sum.far.live+sum.far.ready) - float64(sum.moving) - held, "in_flight": held,
 			"moving": float64(sum.moving), "bytes": float64(load.Bytes),
 			"unattended_queues": float64(sum.unattended), "stalled_seconds": sum.stalled.Seconds(),
 		},
 	}
-	s.placed().gauges(stats.Gauges)
+	s.placed().gauges(&stats, &sum.far)
 	maps.Copy(stats.Gauges, s.fullness(sum.messages, sum.bytes))
 	if s.space.watched.Load() {
 		stats.Gauges["disk_room_bytes"] = float64(s.space.left.Load())
@@ -183,7 +183,7 @@ type totals struct {
 	queues     int
 	unattended int // queues with messages and no consumer
 	moving     int64
-	far        int64 // messages that brokers have delivered to the lane
+	far        farTotals
 	stalled    time.Duration
 	// Of the limits of one queue the fullest queue uses so much.
 	messages, bytes float64
@@ -204,31 +204,40 @@ func (q *queue) stalled(now int64) time.Duration {
 }
 
 func (l *lane) total() totals {
-	var t totals
-	t.counters = books.Counted(l.ledger)
-	for _, r := range l.remotes {
-		for queue := range r.store.Queues() {
-			t.far += int64(r.store.Live(queue))
-		}
-	}
+	t := totals{counters: books.Counted(l.ledger), far: l.totalFar()}
+	t.stalled = t.far.stalled
 	for at := range l.ledger.Queues() {
 		if scope.OfDiagnosis(at.Name) {
 			continue
 		}
-		t.queues++
 		t.messages = max(t.messages, ratio(at.Live, l.s.o.Limits.QueueMessages))
 		t.bytes = max(t.bytes, ratio(at.Bytes, l.s.o.Limits.QueueBytes))
 		q, ok := at.Slot.(*queue)
 		if !ok {
-			continue
+			q = l.queues[at.Name]
 		}
-		t.moving += q.moving
-		if len(q.consumers) == 0 && at.Live > q.moving {
-			t.unattended++
+		t.add(l, q, at.Live)
+	}
+	for name := range t.far.holds {
+		if l.ledger.Queue(name) == nil {
+			t.add(l, l.queues[name], 0)
 		}
-		t.stalled = max(t.stalled, q.stalled(l.now))
 	}
 	return t
+}
+
+// add adds a queue of which the ledger holds so much; nil: the lane has not met it
+// since it was opened.
+func (t *totals) add(l *lane, q *queue, live int64) {
+	t.queues++
+	if q == nil {
+		return
+	}
+	t.moving += q.moving
+	if len(q.consumers) == 0 && live+t.far.holds[q.name] > q.moving {
+		t.unattended++
+	}
+	t.stalled = max(t.stalled, q.stalled(l.now))
 }
 
 // ready answers SubjectReady.

@@ -27,6 +27,7 @@ type remote struct {
 	// those that are resting nothing is taken meanwhile.
 	looking, emptied, resting map[string]bool
 	writing                   int // publishes that are on their way
+	binding                   int // queues that are being bound to their topics
 	// leaving: it is not used any more, and left when nothing of it is in hand,
 	// or by leaveBy (Service.clock).
 	leaving bool
@@ -103,7 +104,7 @@ func (l *lane) drain() {
 
 // storeFor is where what is published to a queue goes.
 func (l *lane) storeFor(q *queue) broker.Store {
-	if len(l.remotes) == 0 || scope.OfDiagnosis(q.name) {
+	if len(l.remotes) == 0 {
 		return l.store
 	}
 	r := l.remoteOf(l.placed.routing.Of(q.name))
@@ -458,12 +459,17 @@ func (l *lane) storedPart(p *publication, r broker.Receipt) {
 // bindRemote has a broker's queue receive its topic. What asks whether that is
 // so is answered when it is.
 func (l *lane) bindRemote(q *queue) {
-	r, ok := q.store.(broker.RemoteStore)
-	if !ok {
+	r := l.remoteAt(q.store)
+	if r == nil {
 		return
 	}
+	r.binding++
 	l.bindings.binding++
-	r.Bind(q.name, q.topic, func() {
+	r.store.Bind(q.name, q.topic, func() {
+		if !slices.Contains(l.remotes, r) {
+			return // it was left meanwhile
+		}
+		r.binding--
 		l.bindings.binding--
 		l.bindings.answerReady()
 	})

@@ -107,6 +107,7 @@ type Service struct {
 	maxPayload int
 	words      words // of publishes to the builtin transport
 	brokers    brokers
+	census     census
 	// takersOwn: a job runs in the namespace of who takes it.
 	takersOwn bool
 
@@ -301,6 +302,7 @@ func (s *Service) watch(context.Context) error {
 	s.ending.Go(func() { s.learnNext(ctx) })
 	s.ending.Go(func() { s.lookForOwners(ctx) })
 	s.ending.Go(func() { s.tendBrokers(ctx) })
+	s.ending.Go(func() { s.keepCensus(ctx) })
 	s.lifecycle.Add("deliveries", s.drain)
 	return nil
 }

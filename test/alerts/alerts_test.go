@@ -64,6 +64,9 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 		t.Fatalf("%d rules", len(expressions))
 	}
 	for _, name := range metric.FindAllString(strings.Join(expressions, "\n"), -1) {
+		if strings.HasPrefix(name, harness.BrokerMetrics) {
+			continue // this mesh has none: harness.Left looks at them
+		}
 		if !strings.Contains(told, "\n"+name+"{") && !strings.Contains(told, "\n"+name+" ") {
 			t.Errorf("/metrics has no %s", name)
 		}

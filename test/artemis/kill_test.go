@@ -215,6 +215,12 @@ func ownBound(t *testing.T, server *live.Artemis) {
 		harness.Receive(t, "the message", deliveries)
 		link.Cut()
 	}
+	server.Manage(t, nil, "", "addAddressSettings(java.lang.String,java.lang.String)", "narrow/tasks", `{"maxDeliveryAttempts":1}`)
+	harness.Await(t, "a queue with a bound of its own to be told of", func() bool {
+		p.publish(client.Queue("narrow", "tasks"), "x")
+		said := p.mesh.Process().Output()
+		return strings.Contains(said, "queue=narrow/tasks") && strings.Contains(said, "max-delivery-attempts is 1")
+	})
 	d := harness.Receive(t, "the message", deliveries)
 	if d.Attempt != 1 {
 		t.Errorf("lost connections have made it attempt %d", d.Attempt)

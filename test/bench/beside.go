@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 )
@@ -13,6 +14,8 @@ import (
 type beside struct {
 	systems []system
 	key     string // of the adapter's configuration, which has the address; none: that is all of it
+	// cpu is the processor time that the server has used.
+	cpu func() (time.Duration, error)
 	// place is where nothing is, for one measurement, and how to remove it.
 	place func() (at string, remove func() error, err error)
 }
@@ -20,12 +23,20 @@ type beside struct {
 // brokers start the broker with its data below a directory.
 var brokers = map[string]func(data string) (*beside, error){"artemis": besideArtemis, "pulsar": besidePulsar, "rabbitmq": besideRabbitMQ}
 
+// used is the processor time that the broker has used, if there is one.
+func (b *beside) used() (time.Duration, error) {
+	if b == nil {
+		return 0, nil
+	}
+	return b.cpu()
+}
+
 func besideRabbitMQ(data string) (*beside, error) {
 	r, err := live.RunRabbitMQ(data)
 	if err != nil {
 		return nil, err
 	}
-	return &beside{key: "amqp_url", place: r.MakeVirtualHost, systems: []system{
+	return &beside{key: "amqp_url", cpu: r.CPU, place: r.MakeVirtualHost, systems: []system{
 		{name: rawRabbit, title: "raw RabbitMQ, quorum queues", connect: connectAMQP},
 		{name: meshRabbit, title: "mesh on RabbitMQ", serve: meshBeside, connect: connectMesh},
 	}}, nil
@@ -37,7 +48,7 @@ func besideArtemis(data string) (*beside, error) {
 		return nil, err
 	}
 	place := func() (string, func() error, error) { return a.URL(), a.Empty, nil }
-	return &beside{key: "url", place: place, systems: []system{
+	return &beside{key: "url", cpu: a.CPU, place: place, systems: []system{
 		{name: rawArtemis, title: "raw Artemis over STOMP", connect: connectSTOMP(a.Held)},
 		{name: meshArtemis, title: "mesh on Artemis", serve: meshBeside, connect: connectMesh},
 	}}, nil
@@ -49,7 +60,7 @@ func besidePulsar(data string) (*beside, error) {
 		return nil, err
 	}
 	place := func() (string, func() error, error) { return placeOnPulsar(p) }
-	return &beside{place: place, systems: []system{
+	return &beside{cpu: p.CPU, place: place, systems: []system{
 		{name: rawPulsar, title: "raw Pulsar, unbatched", connect: connectPulsar(p)},
 		{name: meshPulsar, title: "mesh on Pulsar", serve: meshBeside, connect: connectMesh},
 	}}, nil

@@ -13,6 +13,7 @@ type measurement struct {
 	settings settings
 	broker   broker
 	server   *server // nil: the system needs none
+	beside   *beside // nil: it is on no broker
 	profiles string  // prefix of profiles; "" for none
 	cost     cost
 }
@@ -22,6 +23,8 @@ type cost struct {
 	Messages int   `json:"messages"`
 	Client   usage `json:"client"` // producer and worker: this process
 	Server   usage `json:"server"`
+	// BrokerCPU is that of the broker that both a raw client and the mesh use.
+	BrokerCPU time.Duration `json:"broker_cpu_ns"`
 }
 
 // measure starts a server for one measurement.
@@ -33,7 +36,7 @@ func measure(ctx context.Context, sc *scenario, sys system, o settings, data, pr
 		return nil, spent, err
 	}
 	defer func() { err = errors.Join(err, untrace()) }()
-	m := &measurement{settings: o}
+	m := &measurement{settings: o, beside: sys.beside}
 	url := sys.at
 	if sys.serve != nil {
 		if m.server, err = startServer(ctx, sys, data); err != nil {
@@ -63,6 +66,10 @@ func (m *measurement) timed(f func() (messages int, err error)) (time.Duration, 
 	if err != nil {
 		return 0, err
 	}
+	brokerBefore, err := m.beside.used()
+	if err != nil {
+		return 0, err
+	}
 	before, start := usageOfThis(), time.Now()
 	n, err := f()
 	took, after := time.Since(start), usageOfThis()
@@ -70,8 +77,9 @@ func (m *measurement) timed(f func() (messages int, err error)) (time.Duration, 
 		return 0, err
 	}
 	serverAfter, err := m.server.usage()
-	m.cost = cost{Messages: n, Client: after.since(before), Server: serverAfter.since(serverBefore)}
-	return took, errors.Join(err, stop())
+	brokerAfter, brokerErr := m.beside.used()
+	m.cost = cost{Messages: n, Client: after.since(before), Server: serverAfter.since(serverBefore), BrokerCPU: brokerAfter - brokerBefore}
+	return took, errors.Join(err, brokerErr, stop())
 }
 
 // profile begins profiles of both processes.

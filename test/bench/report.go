@@ -124,7 +124,7 @@ func quotient(over, under *result) (float64, bool) {
 
 // costs say what a message costs in processor time and allocations.
 func (r *report) costs() table {
-	t := table{{"a message costs", "system", "client µs", "server µs", "client allocations", "server allocations", "server peak MiB"}}
+	t := table{{"a message costs", "system", "client µs", "server µs", "broker µs", "client allocations", "server allocations", "server peak MiB"}}
 	for i := range r.scenarios {
 		sc := &r.scenarios[i]
 		for _, sys := range r.systems {
@@ -150,6 +150,7 @@ func (r *result) costs() []string {
 	return []string{
 		each(func(c cost) float64 { return float64(c.Client.CPU.Nanoseconds()) / 1000 }),
 		each(func(c cost) float64 { return float64(c.Server.CPU.Nanoseconds()) / 1000 }),
+		each(func(c cost) float64 { return float64(c.BrokerCPU.Nanoseconds()) / 1000 }),
 		each(func(c cost) float64 { return float64(c.Client.Mallocs) }),
 		each(func(c cost) float64 { return float64(c.Server.Mallocs) }),
 		of(func(c cost) float64 { return float64(c.Server.PeakRSS) / 1024 }),

@@ -131,7 +131,7 @@ func (c *runCommand) measureOne(ctx context.Context, r *report, sc *scenario, sy
 		if sys.at, remove, err = c.beside.place(); err != nil {
 			return err
 		}
-		sys.adapter = c.Broker + " " + c.beside.key
+		sys.beside, sys.adapter = c.beside, c.Broker+" "+c.beside.key
 	}
 	values, spent, err := measure(ctx, sc, sys, r.Settings, c.Data, c.Profile)
 	if err = errors.Join(err, remove()); err != nil {

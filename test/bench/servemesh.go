@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
 	"github.com/waybill-mq/waybill/internal/config"
+	"github.com/waybill-mq/waybill/internal/daemon"
 	"github.com/waybill-mq/waybill/internal/telemetry"
 )
 
@@ -42,5 +43,6 @@ func (c *serveMeshCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer daemon.SpareMemory()() // as waybill up does
 	return obey(mesh.NATS(), os.Stdin, os.Stdout)
 }

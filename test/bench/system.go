@@ -15,6 +15,7 @@ type system struct {
 	// and adapter how the mesh is told: "NAME KEY", or "NAME " if at is its whole
 	// configuration.
 	at, adapter string
+	beside      *beside // what that broker is; nil: it is on none
 }
 
 // The systems, by name.

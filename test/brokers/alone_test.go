@@ -13,7 +13,8 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-// TestAlone: pipelines run on each broker when it is the only one there is.
+// TestAlone: pipelines run on each broker that keeps messages when it is the only one
+// there is.
 func TestAlone(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -51,7 +52,7 @@ func (p *pipeline) apart() {
 	}
 	for range each {
 		for _, execution := range executions {
-			if r := harness.Publish(p, p.client, client.Queue(execution, "scraping.tasks"), execution); r.Broker != p.name {
+			if r := publish(p, p.client, client.Queue(execution, "scraping.tasks"), execution); r.Broker != p.name {
 				p.Fatalf("it was taken by %s", r.Broker)
 			}
 		}
@@ -78,9 +79,9 @@ func (p *pipeline) outcomes() {
 			return errFails
 		}
 		return client.Reject(errFails)
-	}, client.MaxRetries(3), client.Backoff(backoff/4))
+	}, append(p.waits(backoff/4), client.MaxRetries(3))...)
 	for _, data := range []string{"a", "f", "r"} {
-		harness.Publish(p, p.client, client.Queue("outcomes", "tasks"), data)
+		publish(p, p.client, client.Queue("outcomes", "tasks"), data)
 	}
 	p.rest("outcomes", "tasks", 2)
 	for kind, want := range []int64{1, 3, 1} {
@@ -116,8 +117,8 @@ func (p *pipeline) broadcast() {
 			p.Fatal(err)
 		}
 	}
-	r := harness.Publish(p, p.client, client.Topic("config.reloaded"), "now")
-	if letter := deadLetter(p, p.mesh, r.MessageID); letter.Topic != "config.reloaded" || letter.Attempts != 1 {
+	r := publish(p, p.client, client.Topic("config.reloaded"), "now")
+	if letter := deadLetter(p, p.mesh, "", r.MessageID); letter.Topic != "config.reloaded" || letter.Attempts != 1 {
 		p.Errorf("the dead letter is %+v", letter)
 	}
 	harness.Await(p, "both to have it", func() bool { return runs[0].Load() == 1 && runs[1].Load() == 1 })

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-// TestAway: of what is on a broker that is away nobody is told that it is not there, or
+// TestAway: what brokers hold is in all numbers, and of what is on a broker that is away nobody is told that it is not there, or
 // to publish it again. Once the broker is back it is all there.
 func TestAway(t *testing.T) {
 	rabbit, artemis := live.SharedRabbitMQ(t), live.SharedArtemis(t)
@@ -27,6 +27,7 @@ routes:
 	for name, link := range links {
 		t.Run(name, func(t *testing.T) {
 			left := m.For(t).Leave(name, "on-"+name, true)
+			left.CheckCounted()
 			link.Cut()
 			left.CheckUnknown()
 			link.Mend()

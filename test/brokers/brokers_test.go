@@ -7,7 +7,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nuid"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker/brokertest/live"
 	"github.com/waybill-mq/waybill/test/harness"
 )
@@ -21,16 +26,37 @@ type kind struct {
 	name string
 	// start starts one for the test, and says how it is configured.
 	start func(t *testing.T) string
+	// oneDelay: what fails waits as long as it is configured to, which is backoff.
+	oneDelay bool
 }
 
+// redis has topics only, and of these what comes while somebody is there.
+var redis = kind{name: "redis", start: func(t *testing.T) string {
+	return fmt.Sprintf("{name: redis, config: {redis_url: %q}}", live.SharedRedis(t).URL())
+}}
+
+// kinds are those that keep messages.
 var kinds = []kind{
-	{"builtin", func(*testing.T) string { return "{name: builtin}" }},
-	{"rabbitmq", func(t *testing.T) string {
+	{name: "builtin", start: func(*testing.T) string { return "{name: builtin}" }},
+	{name: "rabbitmq", start: func(t *testing.T) string {
 		return fmt.Sprintf("{name: rabbitmq, config: {amqp_url: %q}}", live.SharedRabbitMQ(t).VirtualHost(t))
 	}},
-	{"artemis", func(t *testing.T) string {
+	{name: "artemis", start: func(t *testing.T) string {
 		return fmt.Sprintf("{name: artemis, config: {url: %q}}", live.SharedArtemis(t).URL())
 	}},
+	{name: "pulsar", oneDelay: true, start: func(t *testing.T) string {
+		p := live.SharedPulsar(t)
+		return fmt.Sprintf("{name: pulsar, config: {url: %q, admin_url: %q, tenant: %s, namespace: %s, negative_ack_redelivery_delay_ms: %d}}",
+			p.URL(), p.AdminURL(), live.Tenant, p.Namespace(t), backoff.Milliseconds())
+	}},
+}
+
+// waits has what fails wait so long, where that is the worker's to say.
+func (k kind) waits(d time.Duration) []client.WorkOption {
+	if k.oneDelay {
+		return nil
+	}
+	return []client.WorkOption{client.Backoff(d)}
 }
 
 // broker is what the kind's is called in a mesh that has all of them: the mesh's own
@@ -51,14 +77,47 @@ func (k kind) queue() string     { return k.name + "-jobs" }
 func onAll(t *testing.T) *harness.Mesh {
 	t.Helper()
 	var brokers, routes strings.Builder
-	for _, k := range kinds {
-		if k.name == "builtin" {
-			continue
-		}
+	has := func(k kind, patterns ...string) {
 		fmt.Fprintf(&brokers, "  %s: %s\n", k.broker(), k.start(t))
-		for _, pattern := range []string{"/queue/%s-*/**", "/topic/%s.**", "/jobs/%s-*"} {
+		for _, pattern := range patterns {
 			fmt.Fprintf(&routes, "  - {pattern: %s, broker: %s}\n", fmt.Sprintf(pattern, k.name), k.broker())
 		}
 	}
+	for _, k := range kinds[1:] { // the mesh's own is there anyhow
+		has(k, "/queue/%s-*/**", "/topic/%s.**", "/jobs/%s-*")
+	}
+	has(redis, "/topic/%s.**")
 	return harness.Start(t, "--config", harness.Configuration(t, "adapter: {name: builtin}\nbrokers:\n"+brokers.String()+"routes:\n"+routes.String()))
+}
+
+// untilDone tries again what the mesh could not do yet. A broker takes its time to make a
+// queue, and longer on a machine with much else to do.
+func untilDone(t testing.TB, what string, try func() error) {
+	t.Helper()
+	harness.Await(t, what, func() bool {
+		err := try()
+		if code := protocol.CodeOf(err); err != nil && code != protocol.CodeUnavailable && code != protocol.CodeTimeout {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return err == nil
+	})
+}
+
+func observe(t testing.TB, c *client.Client, topic string, h client.Handler, opts ...client.WorkOption) {
+	t.Helper()
+	untilDone(t, "the observer", func() error {
+		_, err := c.Observe(t.Context(), topic, h, opts...)
+		return err
+	})
+}
+
+// publish publishes once, however often it tries.
+func publish(t testing.TB, c *client.Client, to client.Destination, data string, opts ...client.PublishOption) (r *client.Receipt) {
+	t.Helper()
+	opts = append(opts, client.DedupID(nuid.Next()))
+	untilDone(t, "the publish", func() (err error) {
+		r, err = c.Publish(t.Context(), to, []byte(data), opts...)
+		return err
+	})
+	return r
 }

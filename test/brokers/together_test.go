@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/client"
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
@@ -21,6 +23,7 @@ const backoff = 200 * time.Millisecond
 // TestTogether: one mesh has queues, topics and named queues on every broker, by the
 // patterns of their names, and what becomes of a message is the same everywhere.
 func TestTogether(t *testing.T) {
+	traces := harness.StartCollector(t)
 	m := onAll(t)
 	t.Run("Places", func(t *testing.T) {
 		for _, k := range kinds {
@@ -33,7 +36,10 @@ func TestTogether(t *testing.T) {
 			}
 		}
 	})
-	t.Run("OneTrace", func(t *testing.T) { oneTrace(t, m.For(t)) })
+	t.Run("BareTopic", func(t *testing.T) { bareTopic(t, m.For(t)) })
+	t.Run("Passing", func(t *testing.T) { passing(t, m.For(t)) })
+	t.Run("Crashes", func(t *testing.T) { crashes(t, m.For(t)) })
+	t.Run("OneTrace", func(t *testing.T) { oneTrace(t, m.For(t), traces) })
 }
 
 // journey is the life of one message: it fails, is rejected when it comes again, is a
@@ -71,22 +77,18 @@ func (j *journey) handle(_ context.Context, d *client.Delivery) error {
 }
 
 func (j *journey) toQueue(k kind) {
-	harness.Work(j, j.client, k.execution(), "tasks", j.handle, client.Backoff(backoff))
-	j.travel(k, client.Queue(k.execution(), "tasks"))
+	harness.Work(j, j.client, k.execution(), "tasks", j.handle, k.waits(backoff)...)
+	j.travel(k, client.Queue(k.execution(), "tasks"), scope.ScopedName(k.execution(), "tasks"))
 }
 
 func (j *journey) toTopic(k kind) {
-	if _, err := j.client.Observe(j.Context(), k.topic(), j.handle, client.ID("audit"), client.Backoff(backoff)); err != nil {
-		j.Fatal(err)
-	}
+	observe(j, j.client, k.topic(), j.handle, append(k.waits(backoff), client.ID("audit"))...)
 	others := make(chan string, 10)
-	if _, err := j.client.Observe(j.Context(), k.topic(), func(_ context.Context, d *client.Delivery) error {
+	observe(j, j.client, k.topic(), func(_ context.Context, d *client.Delivery) error {
 		others <- string(d.Data)
 		return nil
-	}, client.Group("mail")); err != nil {
-		j.Fatal(err)
-	}
-	j.travel(k, client.Topic(k.topic()))
+	}, client.Group("mail"))
+	j.travel(k, client.Topic(k.topic()), k.topic()+"::observer:audit")
 	harness.Receive(j, "the other subscriber's copy", others)
 	if len(others) > 0 {
 		j.Error("what failed for one has come to another again")
@@ -94,35 +96,41 @@ func (j *journey) toTopic(k kind) {
 }
 
 func (j *journey) toJobs(k kind) {
-	if _, err := j.client.Define(j.Context(), k.queue(), client.QueueConfig{Backoff: backoff}); err != nil {
-		j.Fatal(err)
+	config := client.QueueConfig{Backoff: backoff}
+	if k.oneDelay {
+		config.Backoff = 0
 	}
+	untilDone(j, "the definition", func() error {
+		_, err := j.client.Define(j.Context(), k.queue(), config)
+		return err
+	})
 	function := "do::" + k.name
-	if _, err := j.client.Handle(j.Context(), protocol.DefaultNamespace, function, func(ctx context.Context, _ []byte) ([]byte, error) {
-		return nil, j.handle(ctx, client.JobOf(ctx))
-	}); err != nil {
-		j.Fatal(err)
-	}
-	j.travel(k, client.Job(k.queue(), protocol.DefaultNamespace, function))
+	untilDone(j, "the function", func() error {
+		_, err := j.client.Handle(j.Context(), protocol.DefaultNamespace, function, func(ctx context.Context, _ []byte) ([]byte, error) {
+			return nil, j.handle(ctx, client.JobOf(ctx))
+		})
+		return err
+	})
+	j.travel(k, client.Job(k.queue(), protocol.DefaultNamespace, function), scope.JobsQueue(k.queue()))
 }
 
-// travel publishes the message and follows it.
-func (j *journey) travel(k kind, to client.Destination) {
+// travel publishes the message, which comes to a queue, and follows it.
+func (j *journey) travel(k kind, to client.Destination, queue string) {
 	j.Helper()
-	r := harness.Publish(j, j.client, to, `{"n":1}`, client.Header("x-tenant", "acme"))
+	r := publish(j, j.client, to, `{"n":1}`, client.Header("x-tenant", "acme"))
 	if r.Broker != k.broker() {
 		j.Errorf("it was taken by %s", r.Broker)
 	}
-	letter := deadLetter(j, j.mesh, r.MessageID)
+	letter := deadLetter(j, j.mesh, queue, r.MessageID)
 	if letter.Reason != protocol.ReasonRejected || letter.Error != errFails.Error() || letter.Attempts != 2 {
 		j.Errorf("the dead letter is %+v", letter)
 	}
-	if n, err := j.mesh.Redrive(protocol.DeadActRequest{MessageID: r.MessageID}); n != 1 || err != nil {
+	if n, err := j.mesh.Redrive(protocol.DeadActRequest{Queue: queue, MessageID: r.MessageID}); n != 1 || err != nil {
 		j.Fatalf("%d are redriven: %v", n, err)
 	}
 	harness.Receive(j, "it to be handled", j.done)
 	harness.Await(j, "its queue to be empty", func() bool {
-		q := j.mesh.QueueNamed(letter.Queue)
+		q := j.mesh.QueueNamed(queue)
 		return q.Ready+q.InFlight+q.Waiting+q.Moving+q.Dead == 0 && q.Counters[protocol.CountAcknowledged] == 1
 	})
 	j.mu.Lock()
@@ -132,11 +140,14 @@ func (j *journey) travel(k kind, to client.Destination) {
 	}
 }
 
-// deadLetter waits for that of a message.
-func deadLetter(t testing.TB, m *harness.Mesh, id string) (letter protocol.DeadLetter) {
+// deadLetter waits for that of a message in a queue; "": in any.
+func deadLetter(t testing.TB, m *harness.Mesh, queue, id string) (letter protocol.DeadLetter) {
 	t.Helper()
 	harness.Await(t, "the dead letter", func() bool {
-		all := m.Dead("")
+		if queue != "" && m.QueueNamed(queue).Dead == 0 {
+			return false
+		}
+		all := m.Dead(queue)
 		at := slices.IndexFunc(all, func(l protocol.DeadLetter) bool { return l.MessageID == id })
 		if at < 0 {
 			return false
@@ -147,14 +158,133 @@ func deadLetter(t testing.TB, m *harness.Mesh, id string) (letter protocol.DeadL
 	return letter
 }
 
+// bareTopic: the functions about dead letters cover, by the name of a topic, all that
+// subscribe to it, on each broker; of a place that is not there there are none, and to
+// ask hurts nobody.
+func bareTopic(t *testing.T, m *harness.Mesh) {
+	c := m.Connect()
+	call := func(function, format string, args ...any) string {
+		t.Helper()
+		answer, err := c.Call(t.Context(), "default", function, fmt.Appendf(nil, format, args...))
+		if err != nil {
+			t.Errorf("%s of %s: %v", function, args, err)
+		}
+		return string(answer)
+	}
+	runs := make(chan string, 10*len(kinds))
+	for _, k := range kinds {
+		topic := k.topic() + ".given.up"
+		for _, id := range []string{"a", "b"} {
+			observe(t, c, topic, func(_ context.Context, d *client.Delivery) error {
+				if d.Generation == 0 {
+					return client.Reject(errFails)
+				}
+				runs <- topic
+				return nil
+			}, client.ID(id))
+		}
+		publish(t, c, client.Topic(topic), "1")
+	}
+	for _, k := range kinds {
+		topic := k.topic() + ".given.up"
+		harness.Await(t, "both to have given it up", func() bool {
+			return strings.Count(call(protocol.FunctionDLQMessages, `{"topic":%q}`, topic), `"payload":1`) == 2
+		})
+		for _, nothing := range []string{k.topic() + ".nothing", topic + "::observer:nobody"} {
+			if got := call(protocol.FunctionDLQMessages, `{"topic":%q}`, nothing); got != "[]" {
+				t.Errorf("in %s are %s", nothing, got)
+			}
+			if got := call(protocol.FunctionRedrive, `{"queue":%q}`, nothing); !strings.Contains(got, `"redriven":0`) {
+				t.Errorf("of %s are redriven %s", nothing, got)
+			}
+		}
+		if got := call(protocol.FunctionRedrive, `{"topic":%q}`, topic); !strings.Contains(got, `"redriven":2`) {
+			t.Errorf("of %s are redriven %s", topic, got)
+		}
+	}
+	for range 2 * len(kinds) {
+		harness.Receive(t, "what was redriven", runs)
+	}
+}
+
+// passing: what is published where nothing is kept reaches who is there, once.
+func passing(t *testing.T, m *harness.Mesh) {
+	c := m.Connect()
+	observers := []string{"a", "b"}
+	runs := make(chan int, 2*len(observers))
+	for _, id := range observers {
+		observe(t, c, redis.topic(), func(_ context.Context, d *client.Delivery) error {
+			runs <- d.Attempt
+			return errFails
+		}, client.ID(id))
+	}
+	if r := publish(t, c, client.Topic(redis.topic()), "x"); r.Broker != redis.broker() || r.Durability != protocol.DurabilityNone || r.Listeners != len(observers) {
+		t.Errorf("the receipt is %+v", r)
+	}
+	for _, id := range observers {
+		if attempt := harness.Receive(t, "an observer's copy", runs); attempt != 1 {
+			t.Errorf("it came as attempt %d", attempt)
+		}
+		harness.Await(t, "the failure to be the end", func() bool {
+			return m.QueueNamed(redis.topic() + "::observer:" + id).Counters[protocol.CountDiscarded] == 1
+		})
+	}
+	if len(runs) > 0 {
+		t.Error("what failed has come again")
+	}
+}
+
+// crashes: on each broker that keeps messages one that kills whoever touches it is a dead
+// letter in the end, at its first attempt, and its neighbours are handled.
+func crashes(t *testing.T, m *harness.Mesh) {
+	c := m.Connect()
+	spec := harness.WorkerSpec{URL: m.URL, Execution: kinds[0].execution(), Route: "deadly", Concurrency: 2}
+	deadly := map[string]kind{}
+	for n, k := range kinds {
+		deadly[publish(t, c, client.Queue(k.execution(), spec.Route), harness.Hold).MessageID] = k
+		if n > 0 {
+			spec.Also = append(spec.Also, k.execution())
+		}
+	}
+	for n := range protocol.MaxVanished {
+		w := harness.StartWorker(t, spec)
+		for range kinds {
+			if e := w.Delivery(); deadly[e.ID].name == "" || e.Attempt != 1 {
+				t.Errorf("worker %d has %+v", n, e)
+			}
+		}
+		for _, k := range kinds { // now that the mesh misses the worker before
+			publish(t, c, client.Queue(k.execution(), spec.Route), "neighbour")
+		}
+		for _, k := range kinds {
+			harness.Await(t, "the neighbour to be handled", func() bool {
+				return m.Queue(k.execution(), spec.Route).Counters[protocol.CountAcknowledged] == uint64(n+1)
+			})
+		}
+		w.Kill()
+	}
+	for id, k := range deadly {
+		if letter := deadLetter(t, m, scope.ScopedName(k.execution(), spec.Route), id); letter.Reason != protocol.ReasonVanished || letter.Attempts != 1 {
+			t.Errorf("on %s the dead letter is %+v", k.broker(), letter)
+		}
+		if n := m.Queue(k.execution(), spec.Route).Counters; n[protocol.CountVanished] != protocol.MaxVanished || n[protocol.CountFailed] != 0 {
+			t.Errorf("on %s counted are %v", k.broker(), n)
+		}
+	}
+}
+
 // oneTrace: a message leads to one on the next broker, and each of them fails, is
 // dead and is redriven: all of it is in the trace in which the first was published.
-func oneTrace(t *testing.T, m *harness.Mesh) {
+func oneTrace(t *testing.T, m *harness.Mesh, traces *harness.Collector) {
 	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1, 2, 3}, SpanID: trace.SpanID{4, 5}, TraceFlags: trace.FlagsSampled})
-	c := m.Connect()
-	arrived := make(chan *client.Receipt, len(kinds))
-	publish := func(ctx context.Context, n int) error {
-		r, err := c.Publish(ctx, client.Queue(kinds[n].execution(), "trace"), nil)
+	c := m.Connect(client.TracerProvider(harness.TracerProvider(t)))
+	arrived := make(chan *client.Receipt, len(kinds)+1)
+	next := func(ctx context.Context, n int) error {
+		to := client.Topic(redis.topic() + ".trace")
+		if n < len(kinds) {
+			to = client.Queue(kinds[n].execution(), "trace")
+		}
+		r, err := c.Publish(ctx, to, nil)
 		if err == nil {
 			arrived <- r
 		}
@@ -170,14 +300,16 @@ func oneTrace(t *testing.T, m *harness.Mesh) {
 				return errFails
 			case d.Generation == 0:
 				return client.Reject(errFails)
-			case n+1 == len(kinds):
-				close(arrived)
-				return nil
 			}
-			return publish(ctx, n+1)
-		}, client.Backoff(backoff))
+			return next(ctx, n+1)
+		}, k.waits(backoff)...)
 	}
-	if err := publish(trace.ContextWithSpanContext(t.Context(), parent), 0); err != nil {
+	ended := make(chan string, len(kinds))
+	observe(t, c, redis.topic()+".trace", func(_ context.Context, d *client.Delivery) error {
+		ended <- d.ID
+		return nil
+	}, client.ID("end"))
+	if err := next(trace.ContextWithSpanContext(t.Context(), parent), 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range kinds {
@@ -185,10 +317,38 @@ func oneTrace(t *testing.T, m *harness.Mesh) {
 		if r.Broker != k.broker() {
 			t.Errorf("it is on %s, not on %s", r.Broker, k.broker())
 		}
-		deadLetter(t, m, r.MessageID)
-		if n, err := m.Redrive(protocol.DeadActRequest{MessageID: r.MessageID}); n != 1 || err != nil {
+		queue := scope.ScopedName(k.execution(), "trace")
+		deadLetter(t, m, queue, r.MessageID)
+		if n, err := m.Redrive(protocol.DeadActRequest{Queue: queue, MessageID: r.MessageID}); n != 1 || err != nil {
 			t.Fatalf("%d are redriven: %v", n, err)
 		}
+		checkSpans(t, traces, parent.TraceID().String(), r.MessageID, 3)
 	}
-	harness.Receive(t, "the end of the chain", arrived)
+	checkSpans(t, traces, parent.TraceID().String(), harness.Receive(t, "the end of the chain", ended), 1)
+}
+
+// checkSpans: a message's publish, its so many attempts below that, or more where the
+// broker gives one again, and the handler below each of them are exported.
+func checkSpans(t *testing.T, traces *harness.Collector, in, id string, attempts int) {
+	t.Helper()
+	of := func(name string, n int) (all []*harness.Span) {
+		t.Helper()
+		harness.Await(t, name+"of a message is exported", func() bool {
+			all = slices.DeleteFunc(traces.Of(in, name), func(s *harness.Span) bool { return s.Attribute("messaging.message.id") != id })
+			return len(all) >= n
+		})
+		return all
+	}
+	published, delivered := of("publish ", 1), map[string]bool{}
+	for _, s := range of("deliver ", attempts) {
+		delivered[s.ID] = s.Parent == published[0].ID
+	}
+	if len(published) != 1 || len(delivered) > attempts {
+		t.Logf("%d publishes and %d attempts of %s are exported", len(published), len(delivered), id)
+	}
+	for _, s := range of("process ", attempts) {
+		if !delivered[s.Parent] {
+			t.Errorf("a handler's span is below %s, which is no attempt below the publish", s.Parent)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -57,6 +58,34 @@ func (l *Left) await(route string, is func(q protocol.QueueInfo) bool) {
 	})
 }
 
+// CheckCounted fails the test unless all numbers have what the broker holds.
+func (l *Left) CheckCounted() {
+	t, m := l.mesh.t, l.mesh
+	t.Helper()
+	want := map[string]float64{"up": 1, "ready": 1, "dead": 1, "waiting": min(1, float64(len(l.waiting))), "unknown_queues": 0}
+	for name, n := range want {
+		Await(t, "the broker's gauge "+name, func() bool {
+			told, found := m.metric(BrokerMetrics + name + `{broker="` + l.broker + `"}`)
+			return found && told == n
+		})
+	}
+	for _, name := range []string{"ready", "dead", "unattended_queues", "stalled_seconds"} {
+		Await(t, "the router's gauge "+name, func() bool {
+			told, _ := m.metric("waybill_" + name + `{service="router"}`)
+			return told > 0
+		})
+	}
+	Await(t, "execution ls to have them", func() bool {
+		var all []protocol.ExecutionCounts
+		r := m.Run("execution", "ls", "--json")
+		if err := json.Unmarshal([]byte(r.Stdout), &all); err != nil || r.Code != 0 {
+			t.Fatalf("execution ls: %v: %+v", err, r)
+		}
+		i := slices.IndexFunc(all, func(e protocol.ExecutionCounts) bool { return e.Execution == l.execution })
+		return i >= 0 && float64(all[i].Ready) == want["ready"] && float64(all[i].Dead) == want["dead"] && float64(all[i].Waiting) == want["waiting"]
+	})
+}
+
 // CheckUnknown fails the test unless nobody is told that the broker, which is away,
 // holds nothing.
 func (l *Left) CheckUnknown() {
@@ -78,6 +107,11 @@ func (l *Left) CheckUnknown() {
 	}) {
 		t.Errorf("diagnose says %s", out)
 	}
+	Await(t, "its gauges to be gone", func() bool {
+		up, found := m.metric(BrokerMetrics + `up{broker="` + l.broker + `"}`)
+		_, known := m.metric(BrokerMetrics + `ready{broker="` + l.broker + `"}`)
+		return found && up == 0 && !known
+	})
 	if body := m.page("/api/v1/queues?queue=" + l.execution + "/ready"); !strings.Contains(body, `"unknown":"the broker `+l.broker) {
 		t.Errorf("HTTP says %s", body)
 	}

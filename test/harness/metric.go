@@ -7,11 +7,24 @@ import (
 	"strings"
 )
 
-// Metric is the sum of a metric's values on /metrics over all its labels.
-func (m *Mesh) Metric(name string) (sum float64) {
+// BrokerMetrics begin the names of what /metrics says of each broker outside of the mesh.
+const BrokerMetrics = "waybill_broker_"
+
+// Metric is the sum of a metric's values on /metrics over all its labels, or the value of
+// one series, with its labels.
+func (m *Mesh) Metric(name string) float64 {
 	m.t.Helper()
-	page, found := m.page("/metrics"), false
-	for line := range strings.Lines(page) {
+	sum, found := m.metric(name)
+	if !found {
+		m.t.Fatalf("/metrics has no %s: %s", name, m.page("/metrics"))
+	}
+	return sum
+}
+
+// metric is Metric of what may not be there.
+func (m *Mesh) metric(name string) (sum float64, found bool) {
+	m.t.Helper()
+	for line := range strings.Lines(m.page("/metrics")) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if series != name && !strings.HasPrefix(series, name+"{") {
 			continue
@@ -22,10 +35,7 @@ func (m *Mesh) Metric(name string) (sum float64) {
 		}
 		sum, found = sum+n, true
 	}
-	if !found {
-		m.t.Fatalf("/metrics has no %s: %s", name, page)
-	}
-	return sum
+	return sum, found
 }
 
 // page is what the mesh answers over HTTP.

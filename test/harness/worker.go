@@ -26,6 +26,7 @@ type WorkerSpec struct {
 	URL         string        `json:"url"`
 	Execution   string        `json:"execution"`
 	Route       string        `json:"route"`
+	Also        []string      `json:"also,omitempty"`  // executions on whose route it works too
 	Topic       string        `json:"topic,omitempty"` // instead of a route: it observes
 	ID          string        `json:"id,omitempty"`    // as an observer of its own, or
 	Group       string        `json:"group,omitempty"` // as one of a group
@@ -171,7 +172,10 @@ func (s WorkerSpec) subscribe(ctx context.Context, c *client.Client, h client.Ha
 	opts := s.options()
 	switch {
 	case s.Topic == "":
-		_, err = c.Work(ctx, s.Execution, s.Route, h, opts...)
+		for _, execution := range append([]string{s.Execution}, s.Also...) {
+			_, failed := c.Work(ctx, execution, s.Route, h, opts...)
+			err = errors.Join(err, failed)
+		}
 	case s.Listen:
 		_, err = c.Listen(ctx, s.Topic, h, opts...)
 	case s.Group != "":

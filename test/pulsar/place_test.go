@@ -2,6 +2,7 @@ package pulsar_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func TestOnTheBroker(t *testing.T) {
 	shared := on(t, live.SharedPulsar(t), delayMs)
 	for name, test := range map[string]func(*place){
 		"Stages": (*place).stages, "Strangers": (*place).strangers, "Topic": (*place).topics, "Away": (*place).away,
-		"ManyDeadLetters": (*place).manyDeadLetters, "InOrder": (*place).inOrder, "Crashes": (*place).crashes, "Gone": (*place).gone,
+		"ManyDeadLetters": (*place).manyDeadLetters, "InOrder": (*place).inOrder, "Gone": (*place).gone,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -217,11 +218,15 @@ func (p *place) missesNothing(move func()) {
 		p.Errorf("%d messages wait for the observer", n)
 	}
 	move()
-	again, w := p.observe("left")
 	p.publish(client.Topic("left"), "3")
-	got := []string{harness.Receive(p, "a message", again), harness.Receive(p, "a message", again), harness.Receive(p, "a message", again)}
+	again, w := p.observe("left")
+	p.publish(client.Topic("left"), "4")
+	var got []string
+	for range 4 {
+		got = append(got, harness.Receive(p, "a message", again))
+	}
 	slices.Sort(got)
-	if !slices.Equal(got, []string{"1", "2", "3"}) {
+	if !slices.Equal(got, []string{"1", "2", "3", "4"}) {
 		p.Errorf("it has %q", got)
 	}
 	if err := w.Stop(p.Context()); err != nil {
@@ -243,15 +248,29 @@ func (p *place) away() {
 }
 
 // TestMovedAway: a topic that moves into the mesh takes along what waits for its
-// observers.
+// observers, who are not forgotten over it. Nothing of theirs receives it on the broker
+// any more. A queue that moves to where there are no dead letters leaves its own behind,
+// and within reach. A broker that holds nothing any more is let go.
 func TestMovedAway(t *testing.T) {
 	t.Parallel()
 	p := on(t, live.SharedPulsar(t), delayMs)
+	const queue = "/queue/moved/tasks"
+	deliveries, _ := p.work("moved", "tasks", client.MaxRetries(1))
+	p.publish(client.Queue("moved", "tasks"), "x")
+	harness.Receive(p, "the message", deliveries).End <- errFails
+	p.awaitRest("moved", "tasks", 1)
 	p.missesNothing(func() {
-		if c := p.mesh.Apply("adapter: {name: builtin}\n"); c.Code != 0 {
-			t.Fatalf("moving: %+v", c)
-		}
+		p.mesh.Apply(fmt.Sprintf("adapter: {name: builtin}\nbrokers:\n  live: {name: redis, config: {redis_url: %q}}\nroutes:\n  - {pattern: %s, broker: live}\n",
+			live.SharedRedis(t).URL(), queue))
 	})
+	if letters := p.mesh.Dead(queue); len(letters) != 1 {
+		t.Errorf("the dead letters of the queue that has moved are %+v", letters)
+	}
+	if n, err := p.mesh.Discard(protocol.DeadActRequest{Queue: queue}); n != 1 || err != nil {
+		t.Errorf("%d are discarded: %v", n, err)
+	}
+	harness.Await(t, "the observer to receive nothing there", func() bool { return p.backlog("topic:left", "observer:late") == -1 })
+	harness.Await(t, "the broker to be let go", func() bool { _, there := p.mesh.Brokers()["pulsar"]; return !there })
 }
 
 // manyDeadLetters: all are listed, each once, one is taken out of the middle, and the
@@ -309,28 +328,6 @@ func (p *place) inOrder() {
 		d.End <- nil
 	}
 	p.awaitRest("turns", "tasks", 0)
-}
-
-// crashes: a message that kills whoever touches it is a dead letter in the end, and its
-// neighbours are handled.
-func (p *place) crashes() {
-	spec := harness.WorkerSpec{URL: p.mesh.URL, Execution: "crash", Route: "tasks"}
-	r := p.publish(client.Queue("crash", "tasks"), harness.Hold)
-	for range protocol.MaxVanished {
-		w := harness.StartWorker(p, spec)
-		if e := w.Delivery(); e.ID != r.MessageID || e.Attempt != 1 {
-			p.Fatalf("unexpected: %+v", e)
-		}
-		w.Kill()
-	}
-	p.awaitRest("crash", "tasks", 1)
-	if letters := p.mesh.Dead("/queue/crash/tasks"); len(letters) != 1 || letters[0].Reason != protocol.ReasonVanished || letters[0].MessageID != r.MessageID {
-		p.Errorf("dead letters: %+v", letters)
-	}
-	deliveries, _ := p.work("crash", "tasks")
-	p.publish(client.Queue("crash", "tasks"), "neighbour")
-	harness.Receive(p, "the neighbour", deliveries).End <- nil
-	p.awaitRest("crash", "tasks", 1)
 }
 
 // gone: an execution that is purged leaves no topic behind.

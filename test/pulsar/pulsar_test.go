@@ -5,6 +5,7 @@ package pulsar_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -31,9 +32,21 @@ type place struct {
 // on starts a mesh in a namespace of its own, where what fails waits so long.
 func on(t *testing.T, server *live.Pulsar, delayMs int) *place {
 	t.Helper()
+	return through(t, server.URL(), server, delayMs)
+}
+
+// through is on, with another way to the broker.
+func through(t *testing.T, url string, server *live.Pulsar, delayMs int) *place {
+	t.Helper()
 	space := server.Namespace(t)
-	m := harness.Start(t, harness.OnPulsar(t, server, space, delayMs)...)
+	m := harness.Start(t, "--config", harness.Configuration(t, "adapter: "+configured(url, server, space, delayMs, "native")+"\n"))
 	return &place{T: t, mesh: m, server: server, space: space, client: m.Connect()}
+}
+
+// configured is a broker of a configuration.
+func configured(url string, p *live.Pulsar, space string, delayMs int, delay string) string {
+	return fmt.Sprintf("{name: pulsar, config: {url: %q, admin_url: %q, tenant: %s, namespace: %s, negative_ack_redelivery_delay_ms: %d, delay: %s}}",
+		url, p.AdminURL(), live.Tenant, space, delayMs, delay)
 }
 
 // stranger is a program that knows Pulsar and not the mesh.
@@ -94,6 +107,15 @@ func (p *place) backlog(topic, subscription string) int64 {
 		return -1
 	}
 	return s.Backlog
+}
+
+// counted is one of the mesh's counters.
+func (p *place) counted(counter string) (n uint64) {
+	p.Helper()
+	for _, s := range p.mesh.Stats() {
+		n += s.Counters[counter]
+	}
+	return n
 }
 
 var errFails = errors.New("no luck")

@@ -6,6 +6,7 @@ package redis_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -219,6 +220,39 @@ func (p *place) killed() {
 		}
 	})
 	harness.Await(p, "the mesh to be ready", p.mesh.Ready)
+}
+
+// TestMovedHere: a topic moves to Redis whose observer has gone, and back. What was kept
+// for it stays where it is, in sight, and others observe the topic from then on.
+func TestMovedHere(t *testing.T) {
+	t.Parallel()
+	m := harness.Start(t)
+	c := m.Connect()
+	nothing := func(context.Context, *client.Delivery) error { return nil }
+	observe := func(id string) *client.Worker {
+		t.Helper()
+		w, err := c.Observe(t.Context(), "moves", nothing, client.ID(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	if err := observe("gone").Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	harness.Publish(t, c, client.Topic("moves"), "x")
+	brokers := fmt.Sprintf("adapter: {name: builtin}\nbrokers:\n  live: {name: redis, config: {redis_url: %q}}\n", live.SharedRedis(t).URL())
+	m.Apply(brokers + "routes:\n  - {pattern: /topic/moves, broker: live}\n")
+	observe("there")
+	if r := harness.Publish(t, c, client.Topic("moves"), "y"); r.Broker != "live" || r.Listeners != 1 {
+		t.Errorf("the receipt is %+v", r)
+	}
+	if o, listed := m.Observer("moves::observer:gone"); !listed || o.State != protocol.ObserverOrphan || m.QueueNamed("moves::observer:gone").Ready != 1 {
+		t.Errorf("who has gone is %+v (listed: %v)", o, listed)
+	}
+	m.Apply(brokers)
+	observe("gone")
+	harness.Await(t, "what was kept to be handled", func() bool { return m.QueueNamed("moves::observer:gone").Counters[protocol.CountAcknowledged] == 1 })
 }
 
 // A mesh does not start on a Redis that is not there, nor with a named queue that Redis

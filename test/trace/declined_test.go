@@ -28,7 +28,7 @@ func declining(m *harness.Mesh) *client.Client {
 // the others sample all: not the mesh, not the worker's SDK, not who takes what
 // its handler publishes.
 func TestDeclinedOnce(t *testing.T) {
-	c := startCollector(t)
+	c := harness.StartCollector(t)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
 	m := harness.Start(t)
 	f := &foreign{plain: startPlain(t, m, "next"), c: c}
@@ -53,7 +53,7 @@ func TestDeclinedOnce(t *testing.T) {
 	if ended := spans.Ended(); len(ended) > 0 {
 		t.Errorf("the worker made %d spans, the first %s", len(ended), ended[0].Name())
 	}
-	if all := f.c.all(); slices.ContainsFunc(all, func(s *span) bool { return s.trace != all[0].trace }) {
+	if all := f.c.All(); slices.ContainsFunc(all, func(s *harness.Span) bool { return s.Trace != all[0].Trace }) {
 		t.Errorf("more was exported than one trace: %v", all)
 	}
 }

@@ -18,12 +18,12 @@ import (
 type foreign struct {
 	*plain
 
-	c *collector
+	c *harness.Collector
 }
 
 // On one mesh that exports its traces.
 func TestForeignPrograms(t *testing.T) {
-	c := startCollector(t)
+	c := harness.StartCollector(t)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
 	m := harness.Start(t)
 	for name, test := range map[string]func(t *testing.T, f *foreign){
@@ -47,12 +47,12 @@ func publishedWithoutTrace(t *testing.T, f *foreign) {
 	d := f.delivery(t)
 	f.answer(t, d, protocol.Acknowledged)
 	trace := traceOf(t, d)
-	publish, attempt := f.c.await(t, 1, trace, "publish ")[0], f.c.await(t, 1, trace, "deliver ")[0]
-	if publish.parent != "" || d.Header[protocol.HeaderTraceparent][0] != parent(trace, publish.id) {
-		t.Errorf("the publish is %s below %q, the message says %v", publish.id, publish.parent, d.Header)
+	publish, attempt := f.c.Await(t, 1, trace, "publish ")[0], f.c.Await(t, 1, trace, "deliver ")[0]
+	if publish.Parent != "" || d.Header[protocol.HeaderTraceparent][0] != parent(trace, publish.ID) {
+		t.Errorf("the publish is %s below %q, the message says %v", publish.ID, publish.Parent, d.Header)
 	}
-	if attempt.parent != publish.id || d.Header[protocol.HeaderSpan][0] != attempt.id {
-		t.Errorf("the attempt is %s below %s, the delivery says %v", attempt.id, attempt.parent, d.Header)
+	if attempt.Parent != publish.ID || d.Header[protocol.HeaderSpan][0] != attempt.ID {
+		t.Errorf("the attempt is %s below %s, the delivery says %v", attempt.ID, attempt.Parent, d.Header)
 	}
 }
 
@@ -81,21 +81,21 @@ func publishedInTrace(t *testing.T, f *foreign) {
 		}
 		f.answer(t, d, protocol.Failed)
 	}
-	if publishes := f.c.of(trace, "publish"); len(publishes) > 0 {
+	if publishes := f.c.Of(trace, "publish"); len(publishes) > 0 {
 		t.Errorf("the mesh made a publish of its own: %v", publishes[0])
 	}
-	attempts := f.c.await(t, 3, trace, "deliver ")
+	attempts := f.c.Await(t, 3, trace, "deliver ")
 	for i, s := range attempts {
 		want := []string{appSpan}
 		if i > 0 {
-			want = append(want, attempts[i-1].id)
+			want = append(want, attempts[i-1].ID)
 		}
-		if s.parent != appSpan || !slices.Equal(s.links, want) {
-			t.Errorf("attempt %d is below %s and links to %v, want %v", i+1, s.parent, s.links, want)
+		if s.Parent != appSpan || !slices.Equal(s.Linked, want) {
+			t.Errorf("attempt %d is below %s and links to %v, want %v", i+1, s.Parent, s.Linked, want)
 		}
 	}
-	f.c.await(t, 2, trace, "wait ")
-	f.c.await(t, 1, trace, "dead_letter ")
+	f.c.Await(t, 2, trace, "wait ")
+	f.c.Await(t, 1, trace, "dead_letter ")
 }
 
 // Nothing is done for a message whose publisher did not sample it.
@@ -113,7 +113,7 @@ func notSampled(t *testing.T, f *foreign) {
 		}
 	}
 	publishedWithoutTrace(t, f) // what is exported after it is there
-	if spans := f.c.of(trace, ""); len(spans) > 0 {
+	if spans := f.c.Of(trace, ""); len(spans) > 0 {
 		t.Errorf("%d spans were exported, the first %v", len(spans), spans[0])
 	}
 }
@@ -147,9 +147,9 @@ func publishedOverHTTP(t *testing.T, f *foreign, gateway string) {
 	answer.Body.Close()
 	d := f.delivery(t)
 	f.answer(t, d, protocol.Acknowledged)
-	publish, attempt := f.c.await(t, 1, trace, "publish ")[0], f.c.await(t, 1, trace, "deliver ")[0]
-	if publish.parent != appSpan || attempt.parent != publish.id || traceOf(t, d) != trace {
-		t.Errorf("the publish is below %s, the attempt below %s, the message says %v", publish.parent, attempt.parent, d.Header)
+	publish, attempt := f.c.Await(t, 1, trace, "publish ")[0], f.c.Await(t, 1, trace, "deliver ")[0]
+	if publish.Parent != appSpan || attempt.Parent != publish.ID || traceOf(t, d) != trace {
+		t.Errorf("the publish is below %s, the attempt below %s, the message says %v", publish.Parent, attempt.Parent, d.Header)
 	}
 	if baggage := d.Header[protocol.HeaderBaggage]; !slices.Equal(baggage, []string{"tenant=a"}) {
 		t.Errorf("it was delivered with the baggage %q", baggage)
@@ -158,7 +158,7 @@ func publishedOverHTTP(t *testing.T, f *foreign, gateway string) {
 
 // What links need outlives the mesh.
 func TestLinksOutliveTheMesh(t *testing.T) {
-	c := startCollector(t)
+	c := harness.StartCollector(t)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
 	m := harness.Start(t)
 	f := &foreign{plain: startPlain(t, m, "run"), c: c}
@@ -167,18 +167,18 @@ func TestLinksOutliveTheMesh(t *testing.T) {
 	f.hello(t)
 	f.publish(t, nats.Header{protocol.HeaderTraceparent: {parent(trace, appSpan)}})
 	f.answer(t, f.delivery(t), protocol.Failed)
-	first := f.c.await(t, 1, trace, "deliver ")[0]
+	first := f.c.Await(t, 1, trace, "deliver ")[0]
 	harness.Await(t, "the message waits", func() bool { return m.Queue(f.execution, "step").Waiting == 1 })
 	m.Kill()
 	m.Restart()
 	f.hello(t)
 	f.answer(t, f.delivery(t), protocol.Acknowledged)
-	second := f.c.await(t, 2, trace, "deliver ")[1]
-	if want := []string{appSpan, first.id}; !slices.Equal(second.links, want) {
-		t.Errorf("the second attempt links to %v, want %v", second.links, want)
+	second := f.c.Await(t, 2, trace, "deliver ")[1]
+	if want := []string{appSpan, first.ID}; !slices.Equal(second.Linked, want) {
+		t.Errorf("the second attempt links to %v, want %v", second.Linked, want)
 	}
-	if wait := f.c.await(t, 1, trace, "wait ")[0]; wait.parent != first.id {
-		t.Errorf("the wait is below %s, want %s", wait.parent, first.id)
+	if wait := f.c.Await(t, 1, trace, "wait ")[0]; wait.Parent != first.ID {
+		t.Errorf("the wait is below %s, want %s", wait.Parent, first.ID)
 	}
 }
 

@@ -39,7 +39,7 @@ func (l *log) String() string {
 // line has a payload; those about a message have its ids.
 func TestNoLogHasAPayload(t *testing.T) {
 	const payload = "SECRET-PAYLOAD-7f3a"
-	c := startCollector(t)
+	c := harness.StartCollector(t)
 	m := harness.Start(t, "--log-level", "debug")
 	said := &log{}
 	cl := m.Connect(client.Logger(slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))))
@@ -94,7 +94,7 @@ func TestNoLogHasAPayload(t *testing.T) {
 	if !about.MatchString(said.String()) {
 		t.Errorf("no line about a failed delivery has its message and trace:\n%s", said)
 	}
-	for _, s := range c.all() {
+	for _, s := range c.All() {
 		if strings.Contains(s.Span.String(), payload) {
 			t.Errorf("a payload is in the span %v", s)
 		}

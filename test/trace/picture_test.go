@@ -28,7 +28,7 @@ func parent(trace, span string) string { return "00-" + trace + "-" + span + "-0
 // handled, by programs of which each is a process of its own: its traces are one
 // linked picture.
 func TestOnePicture(t *testing.T) {
-	c := startCollector(t)
+	c := harness.StartCollector(t)
 	m := harness.StartSeparate(t, nil)
 	dir := t.TempDir()
 	command := fmt.Sprintf(`echo $TRACEPARENT >> %[1]s/parents; test -e %[1]s/works`, dir)
@@ -70,8 +70,8 @@ func TestOnePicture(t *testing.T) {
 	p.check(t, letter.MessageID)
 	p.checkRedrive(t, c, letter.MessageID)
 	for i, line := range lines(t, dir) {
-		if line != parent(appTrace, p.handled[i].id) {
-			t.Errorf("attempt %d ran in %s, its span is %s", i+1, line, p.handled[i].id)
+		if line != parent(appTrace, p.handled[i].ID) {
+			t.Errorf("attempt %d ran in %s, its span is %s", i+1, line, p.handled[i].ID)
 		}
 	}
 }
@@ -87,32 +87,32 @@ func lines(t *testing.T, dir string) []string {
 
 // picture is the message's own trace.
 type picture struct {
-	publish, dead, wait *span
-	attempts, handled   []*span
+	publish, dead, wait *harness.Span
+	attempts, handled   []*harness.Span
 }
 
-func pictureOf(t *testing.T, c *collector) *picture {
+func pictureOf(t *testing.T, c *harness.Collector) *picture {
 	t.Helper()
-	one := func(name string) *span { return c.await(t, 1, appTrace, name)[0] }
+	one := func(name string) *harness.Span { return c.Await(t, 1, appTrace, name)[0] }
 	return &picture{
 		publish: one("publish "), wait: one("wait "), dead: one("dead_letter "),
-		attempts: c.await(t, 3, appTrace, "deliver "), handled: c.await(t, 3, appTrace, "process "),
+		attempts: c.Await(t, 3, appTrace, "deliver "), handled: c.Await(t, 3, appTrace, "process "),
 	}
 }
 
 func (p *picture) check(t *testing.T, id string) {
 	t.Helper()
 	const place = "/queue/{execution}/step"
-	expect := func(what string, s *span, kind otlp.Span_SpanKind, service, below string) {
+	expect := func(what string, s *harness.Span, kind otlp.Span_SpanKind, service, below string) {
 		t.Helper()
-		if s.service != service || s.parent != below || s.GetKind() != kind {
-			t.Errorf("%s is %v of %s below %s, want %v of %s below %s", what, s.GetKind(), s.service, s.parent, kind, service, below)
+		if s.Service != service || s.Parent != below || s.GetKind() != kind {
+			t.Errorf("%s is %v of %s below %s, want %v of %s below %s", what, s.GetKind(), s.Service, s.Parent, kind, service, below)
 		}
 		for key, want := range map[string]any{
 			"messaging.system": "waybill", "messaging.message.id": id, "messaging.destination.name": "/queue/run/step",
 			"messaging.destination.template": place, "messaging.operation.name": strings.TrimSuffix(s.GetName(), " "+place),
 		} {
-			if got := s.attribute(key); got != want {
+			if got := s.Attribute(key); got != want {
 				t.Errorf("%s has %s %v, want %v", what, key, got, want)
 			}
 		}
@@ -121,11 +121,11 @@ func (p *picture) check(t *testing.T, id string) {
 		}
 	}
 	expect("the publish", p.publish, otlp.Span_SPAN_KIND_PRODUCER, "waybill", appSpan)
-	expect("the wait", p.wait, otlp.Span_SPAN_KIND_INTERNAL, "waybill-retry", p.attempts[0].id)
-	expect("the dead letter", p.dead, otlp.Span_SPAN_KIND_INTERNAL, "waybill-dlq", p.attempts[1].id)
+	expect("the wait", p.wait, otlp.Span_SPAN_KIND_INTERNAL, "waybill-retry", p.attempts[0].ID)
+	expect("the dead letter", p.dead, otlp.Span_SPAN_KIND_INTERNAL, "waybill-dlq", p.attempts[1].ID)
 	for i, s := range p.attempts {
-		expect("an attempt", s, otlp.Span_SPAN_KIND_CONSUMER, "waybill-router", p.publish.id)
-		expect("a handler", p.handled[i], otlp.Span_SPAN_KIND_INTERNAL, "waybill", s.id)
+		expect("an attempt", s, otlp.Span_SPAN_KIND_CONSUMER, "waybill-router", p.publish.ID)
+		expect("a handler", p.handled[i], otlp.Span_SPAN_KIND_INTERNAL, "waybill", s.ID)
 	}
 	if ms := (p.wait.GetEndTimeUnixNano() - p.wait.GetStartTimeUnixNano()) / 1e6; ms < 20 {
 		t.Errorf("the wait took %d ms, less than the delay", ms)
@@ -135,35 +135,35 @@ func (p *picture) check(t *testing.T, id string) {
 		attempt            int64
 	}{{"failed", "failed", 1}, {"failed", "failed", 2}, {"acknowledged", "", 1}} {
 		s := p.attempts[i]
-		errorType, _ := s.attribute("error.type").(string)
-		if s.attribute("waybill.outcome") != want.outcome || errorType != want.errorType || s.attribute("waybill.message.attempt") != want.attempt {
+		errorType, _ := s.Attribute("error.type").(string)
+		if s.Attribute("waybill.outcome") != want.outcome || errorType != want.errorType || s.Attribute("waybill.message.attempt") != want.attempt {
 			t.Errorf("attempt %d says %v", i+1, s.GetAttributes())
 		}
 	}
-	if links := p.attempts[0].links; !slices.Equal(links, []string{p.publish.id}) {
+	if links := p.attempts[0].Linked; !slices.Equal(links, []string{p.publish.ID}) {
 		t.Errorf("the first attempt links to %v, want the publish", links)
 	}
-	if links := p.attempts[1].links; !slices.Equal(links, []string{p.publish.id, p.attempts[0].id}) {
+	if links := p.attempts[1].Linked; !slices.Equal(links, []string{p.publish.ID, p.attempts[0].ID}) {
 		t.Errorf("the second attempt links to %v, want the publish and the first", links)
 	}
 }
 
 // checkRedrive looks at the operator's trace, and at how the two refer to each
 // other.
-func (p *picture) checkRedrive(t *testing.T, c *collector, id string) {
+func (p *picture) checkRedrive(t *testing.T, c *harness.Collector, id string) {
 	t.Helper()
-	redrives := c.await(t, 2, operatorTrace, "redrive")
+	redrives := c.Await(t, 2, operatorTrace, "redrive")
 	asked, redrive := redrives[0], redrives[1]
-	if asked.parent != operatorSpan || asked.service != "waybill-dlq" || asked.GetKind() != otlp.Span_SPAN_KIND_SERVER || asked.attribute("waybill.message.count") != int64(1) {
-		t.Errorf("the request is %v below %s of %s", asked, asked.parent, asked.service)
+	if asked.Parent != operatorSpan || asked.Service != "waybill-dlq" || asked.GetKind() != otlp.Span_SPAN_KIND_SERVER || asked.Attribute("waybill.message.count") != int64(1) {
+		t.Errorf("the request is %v below %s of %s", asked, asked.Parent, asked.Service)
 	}
-	if redrive.parent != asked.id || redrive.GetKind() != otlp.Span_SPAN_KIND_PRODUCER || redrive.attribute("messaging.message.id") != id {
-		t.Errorf("the redrive is %v below %s", redrive, redrive.parent)
+	if redrive.Parent != asked.ID || redrive.GetKind() != otlp.Span_SPAN_KIND_PRODUCER || redrive.Attribute("messaging.message.id") != id {
+		t.Errorf("the redrive is %v below %s", redrive, redrive.Parent)
 	}
-	if !slices.Equal(redrive.links, []string{p.attempts[1].id}) {
-		t.Errorf("the redrive links to %v, want the failure %s", redrive.links, p.attempts[1].id)
+	if !slices.Equal(redrive.Linked, []string{p.attempts[1].ID}) {
+		t.Errorf("the redrive links to %v, want the failure %s", redrive.Linked, p.attempts[1].ID)
 	}
-	if links := p.attempts[2].links; !slices.Equal(links, []string{p.publish.id, p.attempts[1].id, redrive.id}) {
+	if links := p.attempts[2].Linked; !slices.Equal(links, []string{p.publish.ID, p.attempts[1].ID, redrive.ID}) {
 		t.Errorf("the attempt after the redrive links to %v, want the publish, the failure and the redrive", links)
 	}
 }

@@ -32,15 +32,6 @@ type configFile struct {
 	File string `arg:"" help:"YAML file; - is stdin."`
 }
 
-// read reads the file; keys of the process itself are checked too.
-func (c configFile) read(a *app) (*config.File, error) {
-	name, text, err := c.text(a)
-	if err != nil {
-		return nil, err
-	}
-	return config.Parse(name, text, up.Keys(new(up.Options)))
-}
-
 func (c configFile) text(a *app) (name string, text []byte, err error) {
 	if c.File == "-" {
 		text, err = io.ReadAll(a.stdin)
@@ -65,9 +56,12 @@ func (c configFile) readChange(a *app, replace bool) (*config.File, error) {
 	if wrong == nil || replace {
 		return file, wrong
 	}
+	if file, err = config.ParseForm(name, text, keys); err != nil {
+		return file, err
+	}
 	stored, err := ask[protocol.StoredConfig](a, protocol.SubjectConfig, protocol.ConfigRequest{})
 	if err != nil {
-		return nil, wrong
+		return nil, err
 	}
 	into, err := config.ParseDocument(stored.Set)
 	if err != nil {
@@ -76,7 +70,30 @@ func (c configFile) readChange(a *app, replace bool) (*config.File, error) {
 	return config.ParseChange(name, text, keys, into)
 }
 
-type configCheckCmd struct{ configFile }
+type configCheckCmd struct {
+	configFile
+
+	Part bool `help:"It names some keys of a configuration that has others too, for apply: only their form is looked at."`
+}
+
+// read reads the file; keys of the process itself are checked too.
+func (c *configCheckCmd) read(a *app) (*config.File, error) {
+	name, text, err := c.text(a)
+	if err != nil {
+		return nil, err
+	}
+	keys := up.Keys(new(up.Options))
+	part, wrong := config.ParseForm(name, text, keys)
+	if wrong != nil || c.Part {
+		return part, wrong
+	}
+	file, err := config.Parse(name, text, keys)
+	if err != nil {
+		err = protocol.Errorf(protocol.CodeInvalidArgs, "%s\n  next: if a mesh has the rest, --part looks at the form alone, and %s at what comes of both",
+			protocol.AsError(err).Message, command(a.flags.NATS, "config diff "+c.File))
+	}
+	return file, err
+}
 
 // configChecked is what a file sets, for machines.
 type configChecked struct {

@@ -54,7 +54,7 @@ var examples = map[string]string{
 	"retry now":    "waybill retry now run-1/parse\nwaybill retry now --execution run-1",
 	"retry cancel": "waybill retry cancel 01a22903-c22f-72ef-812a-e20f3ee053c3",
 
-	"config check":    "waybill config check waybill.yaml",
+	"config check":    "waybill config check waybill.yaml\nwaybill config check --part routes.yaml",
 	"config show":     "waybill config show\nwaybill config show --set > waybill.yaml",
 	"config diff":     "waybill config diff waybill.yaml",
 	"config apply":    "waybill config apply waybill.yaml\necho 'subscriber_retention_ms: 60000' | waybill config apply -",

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
@@ -147,6 +147,29 @@ func tabulateRoutes(a *app, all []protocol.Stats) {
 	g.write(a.stdout)
 }
 
+// tabulateBrokers is a table with a line for each broker outside of the mesh.
+func tabulateBrokers(a *app, all []protocol.Stats) {
+	sums := operate.BrokerStats(all)
+	if len(sums) == 0 {
+		return
+	}
+	g := newGrid("BROKER", "READY", "WAITING", "DEAD")
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		if b := sums[name]; !b.Up || b.Unknown > 0 {
+			g.row(name, unknown, unknown, unknown)
+		} else {
+			g.row(name, b.Ready, b.Waiting, b.Dead)
+		}
+	}
+	g.write(a.stdout)
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		if !sums[name].Up {
+			a.sayf("%s: how much the broker %s holds; it is away (%s)", unknown, name, command(a.flags.NATS, "broker ls"))
+		}
+	}
+	a.sayf("")
+}
+
 func compareService(x, y protocol.Stats) int {
 	if x.Service != y.Service {
 		return slices.Compare([]string{x.Service}, []string{y.Service})
@@ -169,11 +192,7 @@ func report(a *app, all []protocol.Stats) {
 	a.sayf("")
 	tabulate(a, "NOW", services, gauges)
 	a.sayf("")
-	for _, name := range slices.Sorted(maps.Keys(gauges)) {
-		if broker, is := strings.CutPrefix(name, "broker_up_"); is && gauges[name]["router"] == 0 {
-			a.sayf("%s: how much the broker %s holds; it is away (%s)\n", unknown, broker, command(a.flags.NATS, "broker ls"))
-		}
-	}
+	tabulateBrokers(a, all)
 	g := newGrid("SERVICE", "INSTANCE", "VERSION")
 	for _, s := range all {
 		g.row(s.Service, s.Instance, s.Version)

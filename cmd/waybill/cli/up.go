@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"sync"
 	"time"
 
 	"github.com/waybill-mq/waybill/cmd/waybill/up"
@@ -45,10 +44,7 @@ func (c *upCmd) Run(a *app) error {
 	if err := a.show(placeOf(a, m), func() { announce(a, m) }); err != nil {
 		return errors.Join(err, m.Stop(context.Background()))
 	}
-	sparing, spared := context.WithCancel(context.Background())
-	var saving sync.WaitGroup
-	saving.Go(func() { daemon.SpareMemory(sparing) })
-	defer func() { spared(); saving.Wait() }()
+	defer daemon.SpareMemory()()
 	select {
 	case <-a.ctx.Done():
 		a.hintf("stopping; a second signal ends it at once")

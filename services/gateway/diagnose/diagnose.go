@@ -1,6 +1,6 @@
 // Package diagnose proves that messages get through: for every route and topic
 // that somebody subscribes to it publishes and consumes a message of its own, on
-// the same lanes. That is done in executions and topics that nobody else uses, so
+// the same lanes and brokers. That is done in executions and topics that nobody else uses, so
 // no handler is called, and nothing of them is left.
 package diagnose
 
@@ -63,8 +63,9 @@ type Line struct {
 	// of a topic one a subscriber.
 	Queues int `json:"queues"`
 	// Lanes are those of its queues that were tried.
-	Lanes  []string `json:"lanes" nullable:"false"`
-	Broker string   `json:"broker,omitempty"` // that took the message: the mesh's own
+	Lanes []string `json:"lanes" nullable:"false"`
+	// Broker is what took the message that was published last.
+	Broker string `json:"broker,omitempty"`
 	// On are the brokers outside of the mesh that its queues are on.
 	On []string `json:"on,omitempty"`
 	OK bool     `json:"ok"`
@@ -102,9 +103,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.try(trying, probes[first:min(first+together, len(probes))])
 	}
 	r.tidy(context.WithoutCancel(ctx))
-	report := &Report{Lines: lines(subjects, probes)}
-	report.onBrokers(context.WithoutCancel(ctx), o, subjects)
-	report.TookMs = ms(time.Since(began))
+	report := &Report{Lines: lines(subjects, probes), Brokers: brokers(context.WithoutCancel(ctx), o), TookMs: ms(time.Since(began))}
+	report.missed()
 	report.OK = allOK(report.Lines) && !slices.ContainsFunc(report.Brokers, isMissing)
 	return report, nil
 }
@@ -117,8 +117,8 @@ func Known(ctx context.Context, nc *nats.Conn) (*Report, error) {
 	}
 	report := &Report{Lines: lines(subjects, nil)}
 	for i, s := range subjects {
-		for _, lane := range s.lanes {
-			report.Lines[i].Lanes = append(report.Lines[i].Lanes, ledger.Name("router", lane))
+		for _, to := range s.spots {
+			report.Lines[i].at(ledger.Name("router", to.lane), to.at)
 		}
 	}
 	return report, nil
@@ -153,6 +153,17 @@ type run struct {
 	executions map[string]bool // in which something was done
 }
 
+// at notes where a queue of it is.
+func (l *Line) at(lane string, broker site) {
+	if !slices.Contains(l.Lanes, lane) {
+		l.Lanes = append(l.Lanes, lane)
+	}
+	if broker.mark != "" && !slices.Contains(l.On, broker.name) {
+		l.On = append(l.On, broker.name)
+		slices.Sort(l.On)
+	}
+}
+
 // lines sums up the probes of each subject.
 func lines(subjects []*subject, probes []*probe) []Line {
 	byNumber := make([]Line, len(subjects))
@@ -161,11 +172,11 @@ func lines(subjects []*subject, probes []*probe) []Line {
 	}
 	for _, p := range probes {
 		l := &byNumber[p.subject.number]
-		l.Lanes = append(l.Lanes, p.lane)
-		l.PublishMs, l.ConsumeMs = max(l.PublishMs, ms(p.published)), max(l.ConsumeMs, ms(p.consumed))
+		l.at(p.lane, p.at)
 		if p.broker != "" {
 			l.Broker = p.broker
 		}
+		l.PublishMs, l.ConsumeMs = max(l.PublishMs, ms(p.published)), max(l.ConsumeMs, ms(p.consumed))
 		if p.err != nil && l.Error == nil {
 			l.OK, l.Error = false, p.err
 		}

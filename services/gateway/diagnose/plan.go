@@ -13,23 +13,37 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
-// ownRoute is tried if nobody subscribes to anything.
+// ownRoute is tried if nobody subscribes to anything, and for topics of a broker
+// that keeps messages: there a subscriber that comes and goes leaves nothing.
 const ownRoute = "diagnosis"
 
-// subject is a route or a topic that is to be tried, and the lanes its queues are in.
+// subject is a route or a topic that is to be tried, and where its queues are.
 type subject struct {
 	number       int
 	route, topic string
 	queues       int
-	names        []string // of these
-	lanes        []int
+	spots        []spot
 	all          int // the number of lanes there are
+}
+
+// spot is a lane, and the broker where it keeps the messages.
+type spot struct {
+	lane int
+	at   site
+}
+
+// site is a broker, or the mesh itself.
+type site struct {
+	name       string
+	mark       string // in the names of what is tried there; empty: the mesh itself
+	topicsOnly bool
 }
 
 // find asks who subscribes to what, diagnoses aside.
@@ -41,11 +55,18 @@ func find(ctx context.Context, nc *nats.Conn) ([]*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	total, err := ledger.Count(ctx, js, "router")
-	if err != nil {
+	found := finder{seen: map[string]bool{}, subjects: map[[2]string]*subject{}}
+	if found.total, err = ledger.Count(ctx, js, "router"); err != nil {
 		return nil, unavailable(err)
 	}
-	found := finder{total: total, seen: map[string]bool{}, subjects: map[[2]string]*subject{}}
+	stored, err := mesh.Request[protocol.StoredConfig](ctx, nc, protocol.SubjectConfig, protocol.ConfigRequest{})
+	if err != nil {
+		return nil, err
+	}
+	found.placement = config.PlacementOfStored(&stored)
+	if found.routing, err = config.NewRouting(&found.placement); err != nil {
+		return nil, err
+	}
 	for offset := 0; ; {
 		page, err := mesh.Request[protocol.SubscriptionsPage](ctx, nc, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Offset: offset})
 		if err != nil {
@@ -69,9 +90,11 @@ func unavailable(err error) error {
 }
 
 type finder struct {
-	total    int
-	seen     map[string]bool // queues
-	subjects map[[2]string]*subject
+	total     int
+	placement protocol.Placement
+	routing   *config.Routing
+	seen      map[string]bool // queues
+	subjects  map[[2]string]*subject
 }
 
 func (f *finder) add(sub *protocol.Subscription) {
@@ -86,25 +109,33 @@ func (f *finder) add(sub *protocol.Subscription) {
 		f.subjects[key] = s
 	}
 	s.queues++
-	s.names = append(s.names, sub.Queue)
-	if lane := ledger.Of(sub.Queue, f.total); !slices.Contains(s.lanes, lane) {
-		s.lanes = append(s.lanes, lane)
+	at := spot{ledger.Of(sub.Queue, f.total), f.site(f.routing.Of(sub.Queue))}
+	if !slices.Contains(s.spots, at) {
+		s.spots = append(s.spots, at)
 	}
+}
+
+// site is the broker of an id.
+func (f *finder) site(id string) site {
+	for _, b := range f.placement.Brokers {
+		if b.ID == id {
+			return site{b.Name, scope.DiagnosisMark(id), config.IsTopicsOnly(b.Adapter.Name)}
+		}
+	}
+	return site{name: config.AdapterBuiltin}
 }
 
 // list are the subjects, routes before topics; if there is none, one that has
 // every lane.
 func (f *finder) list() []*subject {
 	if len(f.subjects) == 0 {
-		s := &subject{route: ownRoute, all: f.total}
-		for lane := range f.total {
-			s.lanes = append(s.lanes, lane)
-		}
-		return []*subject{s}
+		return []*subject{f.own()}
 	}
 	all := make([]*subject, 0, len(f.subjects))
 	for _, s := range f.subjects {
-		slices.Sort(s.lanes)
+		slices.SortFunc(s.spots, func(a, b spot) int {
+			return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.at.name, b.at.name))
+		})
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b *subject) int {
@@ -116,35 +147,54 @@ func (f *finder) list() []*subject {
 	return all
 }
 
+// own is what is tried if nobody subscribes to anything: every lane, where messages
+// go that no route names.
+func (f *finder) own() *subject {
+	s := &subject{all: f.total}
+	at := f.site(f.placement.Adapter)
+	if at.topicsOnly {
+		s.topic = ownRoute
+	} else {
+		s.route = ownRoute
+	}
+	for lane := range f.total {
+		s.spots = append(s.spots, spot{lane, at})
+	}
+	return s
+}
+
 // plan is a probe for each lane of each subject; of fewer lanes, turn by turn, if
 // those were too many.
 func (r *run) plan(subjects []*subject) []*probe {
 	var probes []*probe
 	perSubject := max(most/len(subjects), 1)
 	for _, s := range subjects {
-		n := min(len(s.lanes), perSubject)
+		n := min(len(s.spots), perSubject)
 		for i := range n {
-			probes = append(probes, r.probe(s, s.lanes[(s.number+i)%len(s.lanes)]))
+			probes = append(probes, r.probe(s, s.spots[(s.number+i)%len(s.spots)]))
 		}
 	}
 	return probes
 }
 
-// probe is one on the lane: in an execution, or on a topic, whose name is in
-// that lane.
-func (r *run) probe(s *subject, lane int) *probe {
-	p := &probe{subject: s, lane: ledger.Name("router", lane)}
+// probe is one in a lane, and on a broker: in an execution, or on a topic, whose name
+// is in that lane.
+func (r *run) probe(s *subject, to spot) *probe {
+	p := &probe{subject: s, lane: ledger.Name("router", to.lane), at: to.at, route: cmp.Or(s.route, ownRoute)}
 	for i := 0; ; i++ {
 		name := r.name + "-" + strconv.Itoa(i)
+		if to.at.mark != "" {
+			name += "-" + to.at.mark
+		}
 		switch {
-		case s.topic != "":
+		case s.topic != "" && (to.at.topicsOnly || to.at.mark == ""):
 			// Each has its own: what is published to a topic is for all who are there.
 			name += "." + strconv.Itoa(s.number)
-			if p.topic = name; ledger.OfTopic(name, s.all) == lane {
+			if p.topic = name; ledger.OfTopic(name, s.all) == to.lane {
 				return p
 			}
 		default:
-			if p.execution = name; ledger.Of(scope.ScopedName(name, s.route), s.all) == lane {
+			if p.execution = name; ledger.Of(scope.ScopedName(name, p.route), s.all) == to.lane {
 				return p
 			}
 		}
@@ -165,7 +215,7 @@ func NewExecution() string { return newName(time.Now()) + "-0" }
 func begun(name string) (time.Time, bool) {
 	rest, found := strings.CutPrefix(name, scope.DiagnosisPrefix)
 	parts := strings.Split(rest, "-")
-	if !found || len(parts) != 3 || len(parts[1]) != 10 {
+	if !found || len(parts) < 3 || len(parts) > 4 || len(parts[1]) != 10 {
 		return time.Time{}, false
 	}
 	seconds, err := strconv.ParseInt(parts[0], 16, 64)

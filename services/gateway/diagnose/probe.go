@@ -15,7 +15,9 @@ import (
 type probe struct {
 	subject          *subject
 	lane             string
+	at               site
 	execution, topic string // one of them
+	route            string // with the execution
 
 	broker              string
 	published, consumed time.Duration
@@ -118,6 +120,6 @@ func (p *probe) subscribe(ctx context.Context, c *client.Client, h client.Handle
 		_, err := c.Listen(ctx, p.topic, h, client.Concurrency(1))
 		return client.Topic(p.topic), err
 	}
-	_, err := c.Work(ctx, p.execution, p.subject.route, h, client.Concurrency(1))
-	return client.Queue(p.execution, p.subject.route), err
+	_, err := c.Work(ctx, p.execution, p.route, h, client.Concurrency(1))
+	return client.Queue(p.execution, p.route), err
 }

@@ -33,6 +33,7 @@ type Broker struct {
 	binding  remote.Turns // to bind to a topic
 	counting counting
 	sessions remote.Sessions[*session]
+	warned   sync.Map     // of which settings
 	lost     atomic.Int64 // when a lost connection was told of, ns since the epoch
 
 	// What the acceptor takes off the beginning of a destination.

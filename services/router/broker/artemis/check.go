@@ -129,22 +129,44 @@ func (b *Broker) checkSettings(ctx context.Context, conn *connection) error {
 	if err != nil {
 		return err
 	}
-	answers, err := b.demand(ctx, conn, request{resource: onBroker, operation: "getAddressSettingsAsJSON", arguments: []any{address}})
+	answers, err := b.demand(ctx, conn, settingsOf(address))
 	if err != nil {
 		return err
 	}
-	text, err := answers[0].text()
+	wrong, err := wrongIn(answers[0])
+	if err == nil && wrong != "" {
+		return b.Faultf(protocol.CodeUnsupported, "is set up so that messages would be lost or late: %s (address-setting of %s in its broker.xml; deploy/brokers/artemis/broker.xml has one that fits)", wrong, address)
+	}
+	return err
+}
+
+func settingsOf(address string) request {
+	return request{resource: onBroker, operation: "getAddressSettingsAsJSON", arguments: []any{address}}
+}
+
+// wrongIn is settings.wrong of those that are told.
+func wrongIn(told answer) (string, error) {
+	text, err := told.text()
 	if err != nil {
-		return err
+		return "", err
 	}
 	var s settings
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return fmt.Errorf("its address settings are no JSON: %w", err)
+		return "", fmt.Errorf("its address settings are no JSON: %w", err)
 	}
-	if wrong := s.wrong(); wrong != "" {
-		return b.Faultf(protocol.CodeUnsupported, "is set up so that messages would be lost or late: %s (address-setting of %s in its broker.xml; deploy/brokers/artemis/broker.xml has one that fits)", wrong, address)
+	return s.wrong(), nil
+}
+
+// warnOf tells of a setting that is for one queue, which the start has not seen. What is
+// in the queue is handled all the same.
+func (b *Broker) warnOf(queue string, told answer) {
+	wrong, err := wrongIn(told)
+	if err != nil || wrong == "" {
+		return
 	}
-	return nil
+	if _, said := b.warned.LoadOrStore(queue+" "+wrong, true); !said {
+		b.log.Warn("an address setting of the broker acts in a queue instead of the mesh: its messages may be lost or late", "code", protocol.CodeUnsupported, "queue", queue, "setting", wrong)
+	}
 }
 
 // wrong names a setting and what it is to be; empty: all fit.

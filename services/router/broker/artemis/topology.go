@@ -111,6 +111,7 @@ func (s *spot) create(ctx context.Context, name string, exclusive bool) error {
 		request{resource: onBroker, operation: "createQueue", arguments: []any{lasting(name, exclusive), true}},
 		request{resource: onQueue(name), attribute: itsAddress},
 		request{resource: onQueue(name), attribute: "exclusive"},
+		settingsOf(name),
 	)
 	if err == nil {
 		err = errors.Join(answers[0].err, answers[1].err)
@@ -125,6 +126,7 @@ func (s *spot) create(ctx context.Context, name string, exclusive bool) error {
 	if at != name {
 		return s.b.Faultf(protocol.CodeConflict, "has a queue %s that belongs to the address %s, so that what is sent to %s does not reach it: delete it there, or give it another name", name, at, name)
 	}
+	s.b.warnOf(name, answers[3])
 	if exclusive && string(answers[2].value) != "true" {
 		return s.makeExclusive(ctx, name)
 	}

@@ -144,6 +144,6 @@ func (b *Broker) Close(ctx context.Context) error {
 
 // Attach makes the store of a lane.
 func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {
-	host := remote.Host{Name: b.ID, Log: b.log, Context: b.ctx, Running: &b.running}
+	host := remote.Host{Name: b.ID, Log: b.log, Context: b.ctx, Running: &b.running, Setups: 4}
 	return remote.NewStore(host, l, lane, func(ctx context.Context) remote.Side { return &side{b: b, ctx: ctx} })
 }

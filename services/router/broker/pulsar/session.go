@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
 
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
 // Why a session ends.
 var (
+	errLost        = errors.New("the connection to the broker is lost")
 	errReceives    = errors.New("it is to receive something else")
 	errRedelivered = errors.New("the broker has given back what it had delivered")
 	errClosed      = errors.New("the consumer was closed")
@@ -28,10 +30,9 @@ const (
 	farBound = 1000
 )
 
-// session is the life of the consumers of a queue. The client connects them again
-// by itself when their connection is lost, and the broker delivers again what was
-// not settled: with the first of these the session is over, so that all of them
-// are known to be lost.
+// session is the life of the consumers of a queue. It is over when a connection of
+// theirs is lost, and when the broker delivers again what was not settled: all that
+// they had been given is lost then.
 type session struct {
 	c         *consumption
 	receives  bool // a topic too
@@ -85,7 +86,7 @@ func (x *session) open(fifo bool) error {
 		from = append(from, x.c.spot.from)
 	}
 	for _, at := range from {
-		consumer, err := x.c.b.client.Subscribe(x.c.options(at, fifo, x.arriving))
+		consumer, err := x.c.b.client.Subscribe(x.options(at, fifo))
 		if err != nil {
 			x.closeConsumers()
 			return err
@@ -97,13 +98,19 @@ func (x *session) open(fifo bool) error {
 }
 
 // options are those of a queue's consumer. It begins at the earliest message:
-// whoever made the subscription has said where that is.
-func (c *consumption) options(at source, fifo bool, into chan pulsar.ConsumerMessage) pulsar.ConsumerOptions {
+// whoever made the subscription has said where that is. The client asks how it is to
+// connect again when the connection is lost, and then does not: it would settle there
+// what was delivered here.
+func (x *session) options(at source, fifo bool) pulsar.ConsumerOptions {
 	o := pulsar.ConsumerOptions{
 		Topic: at.topic, SubscriptionName: at.subscription, Type: pulsar.Shared, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
-		MessageChannel: into, ReceiverQueueSize: min(max(2*c.Window(), 16), fetched),
-		AckWithResponse: true, EnableBatchIndexAcknowledgment: true, BackOffPolicyFunc: newPatience,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: farBound, DeadLetterTopic: c.spot.dead, InitialSubscriptionName: subscription},
+		MessageChannel: x.arriving, ReceiverQueueSize: min(max(2*x.c.Window(), 16), fetched),
+		AckWithResponse: true, EnableBatchIndexAcknowledgment: true, MaxReconnectToBroker: new(uint(0)),
+		BackOffPolicyFunc: func() backoff.Policy {
+			x.finish(errLost)
+			return newPatience()
+		},
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: farBound, DeadLetterTopic: x.c.spot.dead, InitialSubscriptionName: subscription},
 	}
 	if fifo {
 		o.Type = pulsar.KeyShared

@@ -33,11 +33,17 @@ type link struct {
 	channels atomic.Int64
 
 	mu      sync.Mutex
-	conn    *amqp.Connection // nil: there is none
-	since   time.Time        // when it was made
-	err     error            // why
-	blocked string           // why the broker takes nothing at the moment
-	changed chan struct{}    // closed with the next change
+	conn    *connection   // nil: there is none
+	since   time.Time     // when it was made
+	err     error         // why
+	blocked string        // why the broker takes nothing at the moment
+	changed chan struct{} // closed with the next change
+}
+
+// connection is one of the library's and what it is written to.
+type connection struct {
+	*amqp.Connection
+	wire *wire
 }
 
 func newLink(b *Broker, role string) *link {
@@ -45,9 +51,11 @@ func newLink(b *Broker, role string) *link {
 }
 
 // dial makes a connection.
-func (b *Broker) dial(ctx context.Context, role string) (*amqp.Connection, error) {
+func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	return amqp.DialConfig(b.o.URL, amqp.Config{
+	var made connection
+	var err error
+	made.Connection, err = amqp.DialConfig(b.o.URL, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: amqp.Table{"connection_name": "waybill " + role, "product": "waybill"},
 		Dial: func(network, address string) (net.Conn, error) {
@@ -57,9 +65,14 @@ func (b *Broker) dial(ctx context.Context, role string) (*amqp.Connection, error
 			}
 			// A peer that is dead does not hold up the handshake; the library clears
 			// this when it is over.
-			return conn, conn.SetDeadline(time.Now().Add(dialTimeout))
+			made.wire = newWire(conn)
+			return made.wire, conn.SetDeadline(time.Now().Add(dialTimeout))
 		},
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &made, nil
 }
 
 // keep has the link connected until ctx ends.
@@ -81,7 +94,7 @@ func (l *link) keep(ctx context.Context) {
 }
 
 // current is the connection, made if there is none.
-func (l *link) current(ctx context.Context) (*amqp.Connection, error) {
+func (l *link) current(ctx context.Context) (*connection, error) {
 	l.mu.Lock()
 	conn := l.conn
 	l.mu.Unlock()
@@ -96,7 +109,7 @@ func (l *link) current(ctx context.Context) (*amqp.Connection, error) {
 }
 
 // watch returns when the connection has ended.
-func (l *link) watch(ctx context.Context, conn *amqp.Connection) {
+func (l *link) watch(ctx context.Context, conn *connection) {
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
 	for {
@@ -127,7 +140,7 @@ func cause(err *amqp.Error) error {
 	return err
 }
 
-func (l *link) use(conn *amqp.Connection) {
+func (l *link) use(conn *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	again := l.err != nil && l.conn == nil
@@ -146,7 +159,7 @@ func (l *link) age() time.Duration {
 }
 
 // drop forgets a connection that has ended.
-func (l *link) drop(conn *amqp.Connection, err error) {
+func (l *link) drop(conn *connection, err error) {
 	l.mu.Lock()
 	if l.conn == conn {
 		l.conn = nil
@@ -214,6 +227,18 @@ func (l *link) channel(ctx context.Context) (*amqp.Channel, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// together has what f writes be written as one.
+func (l *link) together(f func()) {
+	l.mu.Lock()
+	conn := l.conn
+	l.mu.Unlock()
+	if conn == nil {
+		f()
+		return
+	}
+	conn.wire.together(f)
 }
 
 // desk is a channel for one thing after the other. An error of the broker's

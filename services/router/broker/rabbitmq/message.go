@@ -31,9 +31,6 @@ const (
 	perHeader  = 6 // bytes, beside its name and value
 )
 
-// appID is what the mesh calls itself in its messages.
-const appID = "waybill"
-
 // outward is a message as the broker keeps it.
 func outward(m *broker.Message, meta *broker.Meta) (amqp.Publishing, error) {
 	h := make(amqp.Table, len(m.Headers)+4)
@@ -47,24 +44,27 @@ func outward(m *broker.Message, meta *broker.Meta) (amqp.Publishing, error) {
 		return amqp.Publishing{}, headersTooLong(size)
 	}
 	h[protocol.HeaderAttempt], h[remote.HeaderPublished] = int64(meta.Attempt), m.PublishedAt
-	for name, n := range map[string]int64{
-		protocol.HeaderGeneration: int64(meta.Generation), remote.HeaderVanished: int64(meta.Vanished), remote.HeaderIncomplete: int64(meta.Incomplete),
-		remote.HeaderDue: meta.Due, remote.HeaderFirst: meta.FirstFailure, remote.HeaderLast: meta.LastFailure,
+	for _, x := range [...]struct {
+		name string
+		n    int64
+	}{
+		{protocol.HeaderGeneration, int64(meta.Generation)}, {remote.HeaderVanished, int64(meta.Vanished)}, {remote.HeaderIncomplete, int64(meta.Incomplete)},
+		{remote.HeaderDue, meta.Due}, {remote.HeaderFirst, meta.FirstFailure}, {remote.HeaderLast, meta.LastFailure},
 	} {
-		if n != 0 {
-			h[name] = n
+		if x.n != 0 {
+			h[x.name] = x.n
 		}
 	}
-	for name, text := range map[string]string{
-		remote.HeaderReason: string(meta.Reason), remote.HeaderError: meta.Error, remote.HeaderSource: meta.Source, remote.HeaderSpans: meta.Spans,
-		protocol.HeaderGroup: m.Group, remote.HeaderStory: string(ledger.JoinStories(m.Story, meta.Story)),
+	for _, x := range [...]struct{ name, text string }{
+		{remote.HeaderReason, string(meta.Reason)}, {remote.HeaderError, meta.Error}, {remote.HeaderSource, meta.Source}, {remote.HeaderSpans, meta.Spans},
+		{protocol.HeaderGroup, m.Group}, {remote.HeaderStory, string(ledger.JoinStories(m.Story, meta.Story))},
 	} {
-		if text != "" {
-			h[name] = text
+		if x.text != "" {
+			h[x.name] = x.text
 		}
 	}
 	return amqp.Publishing{
-		Headers: h, Body: m.Body, MessageId: m.ID.String(), AppId: appID,
+		Headers: h, Body: m.Body, MessageId: m.ID.String(),
 		DeliveryMode: amqp.Persistent, Priority: m.Priority, Timestamp: time.Unix(0, m.PublishedAt),
 		ContentType: contentType(m.Headers), CorrelationId: brief(first(m.Headers, protocol.HeaderCorrelation)),
 	}, nil
@@ -199,6 +199,9 @@ func withJob(headers map[string][]string, h amqp.Table) map[string][]string {
 func userHeaders(h amqp.Table, mesh bool) map[string][]string {
 	var own map[string][]string
 	for name, value := range h {
+		if remote.IsMesh(name) {
+			continue
+		}
 		v := text(value)
 		if !remote.IsPublishers(name, v, mesh) {
 			continue

@@ -30,6 +30,7 @@ type passage struct {
 	w         *writer
 	ch        *amqp.Channel
 	closed    <-chan *amqp.Error
+	sent      chan *amqp.DeferredConfirmation // of what is pending, in order
 	listening sync.WaitGroup
 
 	mu      sync.Mutex
@@ -41,21 +42,21 @@ type passage struct {
 }
 
 func newPassage(w *writer, ch *amqp.Channel) (*passage, error) {
-	p := &passage{w: w, ch: ch, room: make(chan struct{}, 1), closed: ch.NotifyClose(make(chan *amqp.Error, 1))}
-	// Returns are not buffered: one has to be taken before the confirm that
-	// follows it is seen.
-	returns := ch.NotifyReturn(make(chan amqp.Return))
-	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, 1024))
-	p.listening.Go(func() { p.listen(returns, confirms) })
+	p := &passage{w: w, ch: ch, room: make(chan struct{}, 1), sent: make(chan *amqp.DeferredConfirmation, mostPending), closed: ch.NotifyClose(make(chan *amqp.Error, 1))}
 	if err := ch.Confirm(false); err != nil {
 		p.abandon()
 		return nil, err
 	}
+	// Returns are not buffered: one has to be taken before the confirm that
+	// follows it is seen.
+	returns := ch.NotifyReturn(make(chan amqp.Return))
+	p.listening.Go(func() { p.listen(returns) })
 	return p, nil
 }
 
 // run writes until the channel or ctx ends, or the channel is silent.
 func (p *passage) run(ctx context.Context) error {
+	defer close(p.sent)
 	look := time.NewTicker(glance)
 	defer look.Stop()
 	p.write()
@@ -82,12 +83,15 @@ func (p *passage) run(ctx context.Context) error {
 // room, of which nobody tells as long as half of it was never in use.
 func (p *passage) write() {
 	some := p.w.take(mostPending - p.unconfirmed())
-	for _, o := range some {
-		p.send(o)
+	if len(some) == 0 {
+		return
 	}
-	if len(some) > 0 {
-		p.w.awake()
-	}
+	p.w.link.together(func() {
+		for _, o := range some {
+			p.send(o)
+		}
+	})
+	p.w.awake()
 }
 
 // isSilent says whether nothing was confirmed for long that should have been.
@@ -142,7 +146,11 @@ func (p *passage) send(o *outgoing) {
 	p.mu.Lock()
 	p.pending = append(p.pending, o)
 	p.mu.Unlock()
-	if err := p.ch.Publish(o.exchange, o.key, true, false, o.message); err != nil && !p.ch.IsClosed() {
+	confirm, err := p.ch.PublishWithDeferredConfirm(o.exchange, o.key, true, false, o.message)
+	switch {
+	case err == nil:
+		p.sent <- confirm
+	case !p.ch.IsClosed():
 		p.withdraw(o)
 		p.w.finish([]*outgoing{o}, fmt.Errorf("it cannot be written: %w", err))
 	}
@@ -157,25 +165,28 @@ func (p *passage) withdraw(o *outgoing) {
 	}
 }
 
-// listen follows what becomes of what was written. A message that no queue took
-// is returned, and then confirmed like the others.
-func (p *passage) listen(returns <-chan amqp.Return, confirms <-chan amqp.Confirmation) {
-	for returns != nil || confirms != nil {
-		select {
-		case r, open := <-returns:
-			if !open {
-				returns = nil
-				continue
+// listen follows what becomes of what was written. A message that no queue took is
+// returned, and then confirmed like the others. What is not confirmed when the channel
+// is closed stays pending.
+func (p *passage) listen(returns <-chan amqp.Return) {
+	for c := range p.sent {
+		for confirmed := false; !confirmed; {
+			select {
+			case r, open := <-returns:
+				if !open {
+					returns = nil
+					continue
+				}
+				p.mark(&r)
+			case <-c.Done():
+				confirmed = true
 			}
-			p.mark(&r)
-		case c, open := <-confirms:
-			if !open {
-				confirms = nil
-				continue
-			}
-			if o := p.next(); o != nil {
-				p.w.finish([]*outgoing{o}, o.result(c.Ack))
-			}
+		}
+		if !c.Acked() && p.ch.IsClosed() {
+			return
+		}
+		if o := p.next(); o != nil {
+			p.w.finish([]*outgoing{o}, o.result(c.Acked()))
 		}
 	}
 }

@@ -365,7 +365,10 @@ func (x *session) flush() {
 	if len(all) == 0 {
 		return
 	}
-	report(all, x.settleAll(x.shelve(all)) == nil)
+	now := x.shelve(all)
+	var err error
+	x.c.link.together(func() { err = x.settleAll(now) })
+	report(all, err == nil)
 }
 
 // shelve keeps here what goes back to a queue in order, which would put behind the

@@ -64,13 +64,22 @@ func (h *hub) subscribe(s *store, topic string, done func()) {
 	h.changed()
 }
 
-// unsubscribe ends that, unless another store receives the topic now.
+// unsubscribe ends that, unless another store receives the topic now. Nobody has to wait
+// for it any more.
 func (h *hub) unsubscribe(s *store, topic string) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if at := h.wanted[channelOf(topic)]; at != nil && at.store == s {
-		delete(h.wanted, channelOf(topic))
-		h.changed()
+	at := h.wanted[channelOf(topic)]
+	if at == nil || at.store != s {
+		h.mu.Unlock()
+		return
+	}
+	delete(h.wanted, channelOf(topic))
+	waiting := at.waiting
+	at.waiting = nil
+	h.mu.Unlock()
+	h.changed()
+	for _, f := range waiting {
+		f()
 	}
 }
 

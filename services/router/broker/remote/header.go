@@ -33,10 +33,23 @@ const (
 // ofJobs are the mesh's own headers that a job has from its enqueuer.
 var ofJobs = map[string]bool{protocol.HeaderFunction: true, protocol.HeaderNamespace: true, protocol.HeaderReceipt: true}
 
+// ofMesh are the headers that only the mesh sets.
+var ofMesh = map[string]bool{
+	protocol.HeaderAttempt: true, protocol.HeaderGeneration: true, protocol.HeaderGroup: true,
+	HeaderPublished: true, HeaderVanished: true, HeaderIncomplete: true, HeaderDue: true, HeaderFirst: true, HeaderLast: true, HeaderReason: true,
+	HeaderError: true, HeaderSource: true, HeaderSpans: true, HeaderStory: true, HeaderQueue: true, HeaderCopy: true,
+}
+
+// IsMesh says whether a header is one of those that the mesh keeps with a message.
+func IsMesh(name string) bool { return ofMesh[name] }
+
 // IsPublishers says whether a header is its publisher's: of a message that is the
 // mesh's own, or of a stranger's, who may set what a publisher may.
 func IsPublishers(name, value string, own bool) bool {
-	if own && ofJobs[name] {
+	switch {
+	case ofMesh[name]:
+		return false
+	case own && ofJobs[name]:
 		return true
 	}
 	lower := strings.ToLower(name)
@@ -59,6 +72,9 @@ func StrangersID(alike []byte) protocol.MessageID {
 
 // When is a time in ns since the epoch, 0 for what is none.
 func When(text string) int64 {
+	if text == "" { // of which the parser would make an error
+		return 0
+	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return 0
@@ -68,6 +84,9 @@ func When(text string) int64 {
 
 // Number is a count, 0 for what is none.
 func Number(text string) uint32 {
+	if text == "" {
+		return 0
+	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
 		return 0

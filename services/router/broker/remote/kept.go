@@ -43,6 +43,7 @@ func (s *Store) keep(id protocol.MessageID, meta *broker.Meta, tag any) error {
 	if err != nil {
 		return err
 	}
+	s.keeps = true
 	return s.ledger.PutNote(s.keptKey(id, meta.Queue), value, tag)
 }
 
@@ -107,6 +108,9 @@ func (done hurried) Noted() { done(nil) }
 
 // recall has a message that came back to this lane know what became of it.
 func (s *Store) recall(v *live) {
+	if !s.keeps {
+		return
+	}
 	value := s.ledger.Note(s.keptKey(v.message.ID, v.place.queue))
 	if value == nil {
 		return

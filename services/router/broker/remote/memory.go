@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"hash/maphash"
 	"time"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -39,16 +40,26 @@ func (g *generations[K, V]) remove(k K) {
 }
 
 // Memory is what was settled lately.
-type Memory struct{ all generations[Ident, struct{}] }
+type Memory struct{ all generations[mark, struct{}] }
+
+// mark is an Ident without a pointer, of which there are too many for the collector to
+// follow.
+type mark struct {
+	queue            uint64
+	id               protocol.MessageID
+	generation, copy uint32
+}
+
+var queueSeed = maphash.MakeSeed()
 
 // settledSpan is longer than it takes to notice that a connection is gone.
 const settledSpan = time.Minute
 
 // Add remembers one.
-func (m *Memory) Add(i Ident) { m.all.put(i, struct{}{}, settledSpan) }
+func (m *Memory) Add(i Ident) { m.all.put(i.mark(), struct{}{}, settledSpan) }
 
 // Has says whether it is remembered.
-func (m *Memory) Has(i Ident) bool { _, has := m.all.get(i); return has }
+func (m *Memory) Has(i Ident) bool { _, has := m.all.get(i.mark()); return has }
 
 // Ident names one copy of a message: what the broker delivers twice.
 type Ident struct {
@@ -56,6 +67,10 @@ type Ident struct {
 	ID         protocol.MessageID
 	Generation uint32
 	Copy       uint32 // how many the mesh has made of it before, in this generation
+}
+
+func (i Ident) mark() mark {
+	return mark{maphash.String(queueSeed, i.Queue), i.ID, i.Generation, i.Copy}
 }
 
 // Dedups are the ids of what was published lately.

@@ -56,6 +56,9 @@ func (s *Store) placeKey(queue string) string { return broker.PlaceNote(s.host.N
 // readPlaces knows again what earlier owners used.
 func (s *Store) readPlaces() {
 	for key, value := range s.ledger.Notes() {
+		if strings.HasPrefix(key, broker.KeptNote(s.host.Name, "")) {
+			s.keeps = true
+		}
 		queue, found := strings.CutPrefix(key, s.placeKey(""))
 		if !found {
 			continue

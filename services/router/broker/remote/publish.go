@@ -2,6 +2,7 @@ package remote
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -13,6 +14,7 @@ type publication struct {
 	broker.Publish
 	places []*place // that have to be there
 	out    Writing
+	meta   broker.Meta
 	again  bool
 }
 
@@ -32,8 +34,9 @@ func (s *Store) Publish(p broker.Publish) error {
 		return err
 	}
 	s.dedups.Resume(&p)
-	x := &publication{Publish: p, places: to}
-	x.out = Writing{Kind: Fresh, Topic: p.Topic, Queue: p.Queue, Message: p.Message, Meta: &broker.Meta{Attempt: 1, Spans: p.Spans}}
+	x := &publication{Publish: p, places: to, meta: broker.Meta{Attempt: 1, Spans: p.Spans}}
+	x.out = Writing{Kind: Fresh, Topic: p.Topic, Queue: p.Queue, Message: p.Message, Meta: &x.meta}
+	x.out.Done = func(err error) { s.post(func() { s.written(x, err) }) }
 	for _, at := range to { // what one queue of a topic makes of priorities holds for the others
 		x.out.Made.MaxPriority = max(x.out.Made.MaxPriority, s.make(at).MaxPriority)
 	}
@@ -82,6 +85,10 @@ func (s *Store) write(x *publication) {
 		at.waiting = append(at.waiting, x)
 		return
 	}
+	if !slices.ContainsFunc(x.places, func(at *place) bool { return !at.declared }) {
+		s.side.Write(&x.out)
+		return
+	}
 	waits := len(x.places)
 	var failed error
 	ready := func(err error) {
@@ -92,7 +99,6 @@ func (s *Store) write(x *publication) {
 		case failed != nil:
 			s.refuse(x, protocol.AsError(failed))
 		default:
-			x.out.Done = func(err error) { s.post(func() { s.written(x, err) }) }
 			s.side.Write(&x.out)
 		}
 	}

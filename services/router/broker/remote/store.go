@@ -50,6 +50,7 @@ type Store struct {
 	interruptions generations[Ident, *copying]
 	dedups        Dedups
 	stored        uint64
+	keeps         bool // there may be notes about messages that stay
 }
 
 var (
@@ -333,6 +334,10 @@ func (s *Store) settle(e *broker.Entry, how broker.Counter, then func()) {
 	s.forget(v)
 	s.drop(v)
 	s.ledger.Count(v.place.queue, how, 1)
+	if v.own && then == nil {
+		s.acknowledge(v, nil)
+		return
+	}
 	s.acknowledge(v, func(taken bool) {
 		if taken && then == nil {
 			return

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // server is one that a script runs. It ends with this process, however that
@@ -126,11 +127,7 @@ func (s *server) end() error {
 
 // kill ends the server's own process with SIGKILL and keeps its data.
 func (s *server) kill() error {
-	text, err := os.ReadFile(filepath.Join(s.dir, "server.pid"))
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := s.pid()
 	if err != nil {
 		return err
 	}
@@ -143,11 +140,44 @@ func (s *server) kill() error {
 	return errors.Join(err, ignoreClosed(s.stdin.Close()))
 }
 
+// pid is the server's own process, not the script's.
+func (s *server) pid() (int, error) {
+	text, err := os.ReadFile(filepath.Join(s.dir, "server.pid"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
 func ignoreClosed(err error) error {
 	if errors.Is(err, os.ErrClosed) {
 		return nil
 	}
 	return err
+}
+
+// CPU is the processor time that the server's own process has used.
+func (s *server) CPU() (time.Duration, error) {
+	pid, err := s.pid()
+	if err != nil {
+		return 0, err
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, numbers, _ := strings.Cut(string(text), ") ") // behind the name, which may have spaces
+	const user, system, hundredth = 11, 12, 10 * time.Millisecond
+	fields := strings.Fields(numbers)
+	if len(fields) <= system {
+		return 0, fmt.Errorf("the process %d says nothing of its time", pid)
+	}
+	inUser, err := strconv.Atoi(fields[user])
+	if err != nil {
+		return 0, err
+	}
+	inSystem, err := strconv.Atoi(fields[system])
+	return time.Duration(inUser+inSystem) * hundredth, err
 }
 
 // Log is what it has logged since it was started last.
