@@ -9,9 +9,8 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-// TestAway: what brokers hold is in all numbers, and of what is on a broker that is
-// away nobody is told that it is not there, or to publish it again. Once the broker is
-// back it is all there.
+// TestAway: what brokers hold is in all numbers, and of what is on a broker that is away nobody is told that it is not there, or
+// to publish it again. Once the broker is back it is all there.
 func TestAway(t *testing.T) {
 	rabbit, artemis := live.SharedRabbitMQ(t), live.SharedArtemis(t)
 	links := map[string]*harness.Link{"rabbit": harness.NewLink(t, rabbit.Address()), "stomp": harness.NewLink(t, artemis.Address())}
@@ -26,12 +25,13 @@ routes:
 `, at, strings.Replace(artemis.URL(), artemis.Address(), links["stomp"].Address(), 1))
 	m := harness.Start(t, "--config", harness.Configuration(t, config))
 	for name, link := range links {
-		t.Log("with " + name)
-		left := m.Leave(name, "on-"+name, true)
-		left.CheckCounted()
-		link.Cut()
-		left.CheckUnknown()
-		link.Mend()
-		left.CheckThere()
+		t.Run(name, func(t *testing.T) {
+			left := m.For(t).Leave(name, "on-"+name, true)
+			left.CheckCounted()
+			link.Cut()
+			left.CheckUnknown()
+			link.Mend()
+			left.CheckThere()
+		})
 	}
 }
