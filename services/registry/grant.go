@@ -57,7 +57,7 @@ func (s *Service) grant(ctx context.Context, lane string, subs []protocol.Subscr
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
 	granted, err := mesh.Request[protocol.Granted](ctx, s.nc, protocol.SubjectLane+lane+"."+protocol.VerbGrant, protocol.GrantRequest{Subscriptions: subs})
-	if protocol.CodeOf(err) == protocol.CodeUnsupported {
+	if code := protocol.CodeOf(err); code == protocol.CodeUnsupported || code == protocol.CodeInvalidName {
 		return granted, err
 	}
 	return granted, nil

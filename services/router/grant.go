@@ -34,7 +34,11 @@ func (l *lane) grant(sub *protocol.Subscription, granted *protocol.Granted) erro
 	if r == nil {
 		return nil
 	}
-	if err := broker.Refusal(r, broker.WishesOf(sub)...); err != nil {
+	err := broker.Refusal(r, broker.WishesOf(sub)...)
+	if n, names := r.Remote.(broker.Naming); names && err == nil {
+		err = n.CheckName(sub.Queue)
+	}
+	if err != nil {
 		e := protocol.AsError(err)
 		return protocol.Errorf(e.Code, "%s: %s", sub.Queue, e.Message)
 	}

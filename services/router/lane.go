@@ -371,7 +371,7 @@ func (l *lane) Arrived(e *broker.Entry, m *broker.Message) {
 	case l.follows(q, e, m):
 		l.followLetter([]*broker.Entry{e}, "a message before it in its group was dead-lettered")
 		return
-	case e.Due > l.wall:
+	case e.Due > l.wall, l.overtakes(e):
 		l.later(e)
 		return
 	}

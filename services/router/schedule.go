@@ -26,6 +26,13 @@ func scheduled(e *broker.Entry) bool {
 	return e.FirstFailure == 0 && e.Incomplete == 0 && e.Vanished == 0
 }
 
+// overtakes says whether an entry that was put off, and is due by the time it is
+// committed, would pass those of its group that were put off before it, and are away:
+// it goes the same way.
+func (l *lane) overtakes(e *broker.Entry) bool {
+	return e.Due > 0 && scheduled(e) && !isRemote(e) && l.queueOf(e).groups != nil
+}
+
 // sendAway records that a scheduled entry waits elsewhere; false if nobody
 // knows yet where.
 func (l *lane) sendAway(e *broker.Entry) bool {

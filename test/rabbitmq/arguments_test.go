@@ -1,6 +1,7 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -55,6 +56,15 @@ func (p *place) names() {
 		_, err := p.client.Publish(p.Context(), client.Queue("names", route), nil)
 		if protocol.CodeOf(err) != protocol.CodeInvalidName {
 			p.Errorf("route %q: %v", route, err)
+		}
+	}
+	handle := func(context.Context, *client.Delivery) error { return nil }
+	long := strings.Repeat("k", 200)
+	_, observed := p.client.Observe(p.Context(), "names."+long[:50], handle, client.ID(long))
+	_, worked := p.client.Work(p.Context(), "names", long+"."+long, handle)
+	for what, err := range map[string]error{"an observer": observed, "a worker": worked} {
+		if protocol.CodeOf(err) != protocol.CodeInvalidName {
+			p.Errorf("%s of a queue with too long a name: %v", what, err)
 		}
 	}
 	for _, q := range p.queues() {

@@ -205,6 +205,12 @@ type Remote interface {
 	Letters
 }
 
+// Naming is a Remote that cannot have every queue.
+type Naming interface {
+	// CheckName refuses a queue that the broker has no name for.
+	CheckName(queue string) error
+}
+
 // Defaulting is a Remote that is configured with defaults of its own.
 type Defaulting interface{ Defaults() Defaults }
 

@@ -45,7 +45,10 @@ type Broker struct {
 	running sync.WaitGroup
 }
 
-var _ broker.Remote = (*Broker)(nil)
+var (
+	_ broker.Remote = (*Broker)(nil)
+	_ broker.Naming = (*Broker)(nil)
+)
 
 // New checks the options; nothing is connected before Open.
 func New(o Options) (broker.Remote, error) {
@@ -83,6 +86,12 @@ func (b *Broker) Name() string { return b.o.Name }
 // Durability says what held when a publish was answered: the broker had
 // confirmed it, which it does once it is on disk.
 func (b *Broker) Durability() string { return protocol.DurabilityFsync }
+
+// CheckName implements broker.Naming.
+func (b *Broker) CheckName(queue string) error {
+	_, err := b.namesOf(queue)
+	return err
+}
 
 // Capabilities of RabbitMQ.
 func (b *Broker) Capabilities() broker.Capabilities {
