@@ -68,7 +68,6 @@ require (
 	github.com/spaolacci/murmur3 v1.1.0 // indirect
 	github.com/swaggest/swgui v1.8.5 // indirect
 	github.com/vearutop/statigz v1.4.0 // indirect
-	github.com/waybill-mq/waybill/services/gateway v0.0.0 // indirect
 	github.com/willabides/kongplete v0.4.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xhit/go-str2duration/v2 v2.1.0 // indirect
@@ -128,6 +127,7 @@ require (
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/waybill-mq/waybill/cmd/waybill v0.0.0
 	github.com/waybill-mq/waybill/services/dlq v0.0.0
+	github.com/waybill-mq/waybill/services/gateway v0.0.0
 	github.com/waybill-mq/waybill/services/registry v0.0.0
 	github.com/waybill-mq/waybill/services/retry v0.0.0
 	github.com/waybill-mq/waybill/services/router v0.0.0

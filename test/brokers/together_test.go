@@ -159,8 +159,8 @@ func deadLetter(t testing.TB, m *harness.Mesh, queue, id string) (letter protoco
 }
 
 // bareTopic: the functions about dead letters cover, by the name of a topic, all that
-// subscribe to it, on each broker; a place that is missing has none, and to
-// ask hurts nobody.
+// subscribe to it, on each broker; a place that does not exist has none, and to ask
+// hurts nobody.
 func bareTopic(t *testing.T, m *harness.Mesh) {
 	c := m.Connect()
 	call := func(function, format string, args ...any) string {

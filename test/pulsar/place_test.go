@@ -3,6 +3,7 @@ package pulsar_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestOnTheBroker(t *testing.T) {
 	shared := on(t, live.SharedPulsar(t), delayMs)
 	for name, test := range map[string]func(*place){
 		"Stages": (*place).stages, "Strangers": (*place).strangers, "Topic": (*place).topics, "Away": (*place).away,
-		"ManyDeadLetters": (*place).manyDeadLetters, "InOrder": (*place).inOrder, "Gone": (*place).gone,
+		"ManyDeadLetters": (*place).manyDeadLetters, "InOrder": (*place).inOrder, "Gone": (*place).gone, "Partitioned": (*place).partitioned,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -342,4 +343,13 @@ func (p *place) gone() {
 	harness.Await(p, "its topics to be gone", func() bool {
 		return !slices.ContainsFunc(p.server.Topics(p, p.space), func(topic string) bool { return strings.Contains(topic, ":gone:") })
 	})
+}
+
+// partitioned: a topic that somebody has made in partitions is no queue.
+func (p *place) partitioned() {
+	p.server.Admin(p, http.MethodPut, "persistent/"+live.Tenant+"/"+p.space+"/queue:parts:tasks/partitions", 3, nil)
+	_, err := p.client.Publish(p.Context(), client.Queue("parts", "tasks"), []byte("x"))
+	if protocol.CodeOf(err) != protocol.CodeConflict || !strings.Contains(err.Error(), "queue:parts:tasks is there with 3 partitions") {
+		p.Errorf("a publish to it ends with %v", err)
+	}
 }

@@ -1,6 +1,7 @@
 package pulsar_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -42,7 +43,7 @@ func (s *said) carries(property, value string) bool {
 	text := protowire.AppendTag(nil, 1, protowire.BytesType)
 	text = protowire.AppendString(text, property)
 	text = protowire.AppendTag(text, 2, protowire.BytesType)
-	return strings.Contains(string(s.frame), string(protowire.AppendString(text, value)))
+	return bytes.Contains(s.frame, protowire.AppendString(text, value))
 }
 
 // fields are those of a message of protocol buffers, numbers and the rest.
@@ -111,8 +112,6 @@ type wiretap struct {
 	calls   []*call
 	holding func(*said) bool // what does not get through
 	refuses bool             // new connections
-	waiting func(*said) bool // what somebody wants to hear
-	told    chan struct{}
 }
 
 // The ends of a connection.
@@ -219,10 +218,6 @@ func (p *wiretap) note(c *call, s *said) bool {
 	if p.holding != nil && p.holding(s) {
 		return false
 	}
-	if p.waiting != nil && p.waiting(s) {
-		close(p.told)
-		p.waiting = nil
-	}
 	switch s.what {
 	case subscribes:
 		c.topics[s.by] = s.topic
@@ -286,14 +281,6 @@ func (p *wiretap) hold(which func(*said) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holding = which
-}
-
-// heard is closed when the next such frame comes by.
-func (p *wiretap) heard(which func(*said) bool) <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting, p.told = which, make(chan struct{})
-	return p.told
 }
 
 // cut ends every connection and refuses new ones, until mend.

@@ -19,14 +19,9 @@ func TestOnTheWire(t *testing.T) {
 	server := live.SharedPulsar(t)
 	tap := newTap(t, server)
 	p := through(t, tap.url(), server, delayMs)
-	for _, c := range []struct {
-		name string
-		test func(*place, *wiretap)
-	}{{"CopyUnconfirmed", (*place).copyUnconfirmed}, {"Reissued", (*place).reissued}, {"ConnectionCut", (*place).connectionCut}} {
-		t.Run(c.name, func(t *testing.T) {
-			c.test(&place{T: t, mesh: p.mesh.For(t), server: server, space: p.space, client: p.client}, tap)
-		})
-	}
+	p.copyUnconfirmed(tap)
+	p.reissued(tap)
+	p.connectionCut(tap)
 	if ids := tap.stale(); len(ids) > 0 {
 		t.Errorf("the broker should not have been told to settle %v", ids)
 	}

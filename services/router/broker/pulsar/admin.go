@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // What the admin interface says besides that it was done.
@@ -83,9 +85,21 @@ func pathOf(topic string) string {
 	return strings.Join(at, "/")
 }
 
-// makeTopic makes a topic, unless it is there.
+// makeTopic makes a topic, unless it is there. One that somebody has made in partitions
+// would be counted, and removed, as if it were empty.
 func (a *admin) makeTopic(ctx context.Context, topic string) error {
-	return unless(errAlreadyThere, a.do(ctx, http.MethodPut, pathOf(topic), nil, nil))
+	err := a.do(ctx, http.MethodPut, pathOf(topic), nil, nil)
+	if !errors.Is(err, errAlreadyThere) {
+		return err
+	}
+	var there struct {
+		Partitions int `json:"partitions"`
+	}
+	if err := a.do(ctx, http.MethodGet, pathOf(topic)+"/partitions", nil, &there); err != nil || there.Partitions == 0 {
+		return unless(errNotThere, err)
+	}
+	return protocol.Errorf(protocol.CodeConflict, "the topic %s is there with %d partitions, and a queue has none: have somebody take what it holds and remove it (pulsar-admin topics delete-partitioned-topic), or use another name",
+		topic, there.Partitions)
 }
 
 // removeTopic removes it with all that it holds, whoever uses it.

@@ -91,7 +91,7 @@ func (b *Broker) browse(ctx context.Context, at shelf, queue string, most int, i
 // twice f has the first, and the other is taken away.
 func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp.Channel, d *amqp.Delivery) (int64, error), end func() (int64, error)) (settled int64, err error) {
 	defer b.shelves.Take(at.name)()
-	there, err := b.depthOf(ctx, at.name)
+	there, _, err := b.surely(ctx, at.name)
 	if err != nil || there == 0 {
 		return 0, err
 	}
