@@ -50,7 +50,7 @@ func (b *Broker) lookOnce(ctx context.Context, queue string) (int64, error) {
 	answer := make(chan looked, 1)
 	b.running.Go(func() { // without a leader this takes more than a minute
 		var l looked
-		l.err = d.do(b.ctx, func(ch *amqp.Channel) error { return l.into(ch, queue) })
+		l.err = d.do(b.ctx, func(ch *amqp.Channel) error { return l.into(b.ctx, ch, queue) })
 		b.looks <- d
 		answer <- l
 	})
@@ -67,13 +67,24 @@ type looked struct {
 	err error
 }
 
-func (l *looked) into(ch *amqp.Channel, queue string) error {
+// into takes a message, and gives it back: the broker counts it again a moment later,
+// and until then the next who looks would find nothing.
+func (l *looked) into(ctx context.Context, ch *amqp.Channel, queue string) error {
 	d, there, err := ch.Get(queue, false)
 	if err != nil || !there {
 		return err
 	}
 	l.n = int64(d.MessageCount) + 1
-	return d.Nack(false, true)
+	if err := d.Nack(false, true); err != nil {
+		return err
+	}
+	for range passingLooks {
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil || int64(q.Messages) >= l.n || !mesh.Pause(ctx, backLook) {
+			return err
+		}
+	}
+	return nil // somebody else has it
 }
 
 func isCode(err error, code int) bool {
