@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -63,13 +64,15 @@ func (s *suite) isolation() {
 	}
 	const rounds = 25
 	wishes := []string{"ok", "retry", "reject", "redrive"}
+	var all []*nats.Msg
 	for range rounds {
 		for _, execution := range ids {
 			for _, wish := range wishes {
-				s.publishTo(execution, "tasks", []byte(execution+"|"+wish))
+				all = append(all, &nats.Msg{Subject: protocol.PublishQueueSubject(execution, "tasks"), Data: []byte(execution + "|" + wish)})
 			}
 		}
 	}
+	s.publishAll(all)
 	for _, execution := range ids {
 		s.settled(scope.ScopedName(execution, "tasks"), 2*rounds)
 		for _, letter := range s.letters(execution, "tasks") {

@@ -180,23 +180,32 @@ func (s *suite) publishBursts() {
 	equal(s, "messages", len(ids), bursts*n)
 }
 
-// publishAtOnce publishes without waiting for one to be answered before the next,
-// and then for every answer.
+// publishAtOnce publishes to a route without waiting for one to be answered before the
+// next, and then for every answer.
 func (s *suite) publishAtOnce(route string, bodies [][]byte, headers nats.Header) []protocol.PublishAck {
 	s.Helper()
+	all := make([]*nats.Msg, len(bodies))
+	for i, body := range bodies {
+		all[i] = &nats.Msg{Subject: protocol.PublishQueueSubject(s.execution, route), Header: headers, Data: body}
+	}
+	return s.publishAll(all)
+}
+
+func (s *suite) publishAll(all []*nats.Msg) []protocol.PublishAck {
+	s.Helper()
 	inbox := nats.NewInbox()
-	answers := make(chan *nats.Msg, len(bodies))
+	answers := make(chan *nats.Msg, len(all))
 	sub, err := s.nc.ChanSubscribe(inbox, answers)
 	if err != nil {
 		s.Fatal(err)
 	}
-	for _, body := range bodies {
-		m := &nats.Msg{Subject: protocol.PublishQueueSubject(s.execution, route), Reply: inbox, Header: headers, Data: body}
+	for _, m := range all {
+		m.Reply = inbox
 		if err := s.nc.PublishMsg(m); err != nil {
 			s.Fatal(err)
 		}
 	}
-	acks := make([]protocol.PublishAck, len(bodies))
+	acks := make([]protocol.PublishAck, len(all))
 	for i := range acks {
 		select {
 		case m := <-answers:
