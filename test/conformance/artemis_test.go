@@ -26,7 +26,7 @@ import (
 func TestArtemis(t *testing.T) { brokertest.Run(t, targetOnArtemis(t, false)) }
 
 // TestArtemisDelayMesh: what failed waits in the mesh.
-func TestArtemisDelayMesh(t *testing.T) { brokertest.RunWaiting(t, targetOnArtemis(t, true)) }
+func TestArtemisDelayMesh(t *testing.T) { runWaiting(t, targetOnArtemis(t, true)) }
 
 func targetOnArtemis(t *testing.T, meshDelay bool) brokertest.Target {
 	t.Helper()

@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-mq/waybill/services/retry"
 	"github.com/waybill-mq/waybill/services/router"
 	"github.com/waybill-mq/waybill/services/router/broker"
+	"github.com/waybill-mq/waybill/services/router/broker/brokertest"
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
@@ -226,4 +227,15 @@ func (m *inProcess) capabilities(t *testing.T) broker.Capabilities {
 		}
 	}()
 	return b.Capabilities()
+}
+
+// runWaiting runs the suite on a broker whose messages wait in the mesh: of it what has
+// any wait, and in a soak all.
+func runWaiting(t *testing.T, target brokertest.Target) {
+	t.Helper()
+	if harness.Soak(t) > 0 {
+		brokertest.Run(t, target)
+		return
+	}
+	brokertest.RunWaiting(t, target)
 }

@@ -26,7 +26,7 @@ func TestPulsar(t *testing.T) {
 
 // TestPulsarDelayMesh: what failed waits in the mesh, each for its own delay.
 func TestPulsarDelayMesh(t *testing.T) {
-	brokertest.RunWaiting(t, targetOnPulsar(t, config.DelayMesh, adapter.Capabilities.WithMeshDelay()))
+	runWaiting(t, targetOnPulsar(t, config.DelayMesh, adapter.Capabilities.WithMeshDelay()))
 }
 
 func targetOnPulsar(t *testing.T, delay string, can broker.Capabilities) brokertest.Target {

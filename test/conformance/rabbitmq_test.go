@@ -19,7 +19,7 @@ func TestRabbitMQ(t *testing.T) { brokertest.Run(t, targetOnRabbitMQ(t, rabbitmq
 
 // TestRabbitMQDelayMesh: what failed waits in the mesh.
 func TestRabbitMQDelayMesh(t *testing.T) {
-	brokertest.RunWaiting(t, targetOnRabbitMQ(t, rabbitmq.Options{MeshDelay: true}))
+	runWaiting(t, targetOnRabbitMQ(t, rabbitmq.Options{MeshDelay: true}))
 }
 
 // targetOnRabbitMQ is a mesh whose queues are in a virtual host of their own.
