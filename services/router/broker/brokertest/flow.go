@@ -64,7 +64,7 @@ func (s *suite) isolation() {
 	}
 	const rounds = 25
 	wishes := []string{"ok", "retry", "reject", "redrive"}
-	var all []*nats.Msg
+	all := make([]*nats.Msg, 0, rounds*len(ids)*len(wishes))
 	for range rounds {
 		for _, execution := range ids {
 			for _, wish := range wishes {

@@ -169,14 +169,17 @@ func (w *worker) said() protocol.Hello {
 	return protocol.Hello{WorkerID: w.id, Name: w.name, Revision: w.revision, Subscriptions: w.specs, Functions: w.serves, Jobs: len(w.serves) > 0}
 }
 
-// tryHello returns what a declaration is refused with.
-func (w *worker) tryHello(specs ...protocol.SubscriptionSpec) *protocol.Error {
+// tryHello returns what a declaration is refused with. One that cannot be decided yet is
+// tried again.
+func (w *worker) tryHello(specs ...protocol.SubscriptionSpec) (refused *protocol.Error) {
 	w.s.Helper()
 	hello := protocol.Hello{WorkerID: w.id, Name: w.name, Revision: 1, Subscriptions: w.s.fast(specs)}
-	if _, err := mesh.Request[protocol.Registered](w.s.guarded(), w.s.nc, protocol.SubjectHello, hello); err != nil {
-		return protocol.AsError(err)
-	}
-	return nil
+	w.s.eventually("an answer to a registration", func() bool {
+		_, err := mesh.Request[protocol.Registered](w.s.guarded(), w.s.nc, protocol.SubjectHello, hello)
+		refused = protocol.AsError(err)
+		return protocol.CodeOf(err) != protocol.CodeUnavailable
+	})
+	return refused
 }
 
 func (w *worker) listen(sub protocol.RegisteredSubscription) {
