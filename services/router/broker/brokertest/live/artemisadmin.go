@@ -54,10 +54,17 @@ func (a *Artemis) Queues(t testing.TB) map[string]StoredQueue {
 	return all
 }
 
+// queues lists them again if one was removed meanwhile, on which the broker stumbles.
 func (a *Artemis) queues() (map[string]StoredQueue, error) {
 	var text string
-	if err := a.manage(&text, "", "listQueues(java.lang.String,int,int)", "", 1, 1<<20); err != nil {
-		return nil, err
+	for again := 0; ; again++ {
+		err := a.manage(&text, "", "listQueues(java.lang.String,int,int)", "", 1, 1<<20)
+		if err == nil {
+			break
+		}
+		if again == listAgain || !strings.Contains(err.Error(), "NullPointerException") {
+			return nil, err
+		}
 	}
 	var page struct {
 		Data []StoredQueue `json:"data"`
@@ -71,6 +78,9 @@ func (a *Artemis) queues() (map[string]StoredQueue, error) {
 	}
 	return all, nil
 }
+
+// listAgain is how often it may stumble in a row.
+const listAgain = 10
 
 // Depth is how many messages a queue has, delivered and scheduled ones too; -1:
 // there is no such queue.
