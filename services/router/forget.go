@@ -5,7 +5,6 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
-	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
 // forgotten is the answer of a lane to ForgetRequest.
@@ -48,14 +47,9 @@ func (o *openLane) forgetQueue(ctx context.Context, r protocol.ForgetRequest) (p
 
 // heldFar is what brokers hold of a queue, which goes with it.
 func (o *openLane) heldFar(ctx context.Context, queue string) (ready, dead int64, err error) {
-	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(func(name string) bool { return name == queue }) })
-	for i := 0; i < len(far) && err == nil; i++ {
-		if far[i].Capabilities().TopicsOnly {
-			continue // it keeps nothing
-		}
-		var depth broker.Depth
-		depth, err = far[i].look(ctx)
-		ready, dead = ready+depth.Ready, dead+depth.Dead
+	far, err := o.held(ctx, func(name string) bool { return name == queue })
+	for i := range far {
+		ready, dead = ready+far[i].Ready, dead+far[i].Dead
 	}
 	return ready, dead, err
 }

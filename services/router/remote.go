@@ -661,6 +661,49 @@ func (f *farQueue) look(ctx context.Context) (broker.Depth, error) {
 	return d, err
 }
 
+// farHeld is a queue on a broker, and what that has of it.
+type farHeld struct {
+	farQueue
+	broker.Depth
+}
+
+// looksHeld is how often a lane looks at most for a count in which nothing moved.
+const looksHeld = 5
+
+// held looks at queues on brokers, which have to answer. What the lane gives back
+// meanwhile would count in both places, and what it takes in none: then it looks again.
+func (o *openLane) held(ctx context.Context, wanted func(queue string) bool) (all []farHeld, err error) {
+	list := func(l *lane) []farQueue { return l.farQueues(wanted) }
+	before, err := ask(ctx, o, list)
+	for range looksHeld {
+		all = all[:0]
+		for i := 0; i < len(before) && err == nil; i++ {
+			at := farHeld{farQueue: before[i]}
+			if !at.Capabilities().TopicsOnly { // which keeps nothing
+				at.Depth, err = at.look(ctx)
+			}
+			all = append(all, at)
+		}
+		if err != nil {
+			return nil, err
+		}
+		var after []farQueue
+		if after, err = ask(ctx, o, list); err != nil || inHand(after) == inHand(before) {
+			break
+		}
+		before = after
+	}
+	return all, err
+}
+
+// inHand is how many messages of these the lane has.
+func inHand(far []farQueue) (n int64) {
+	for i := range far {
+		n += far[i].live
+	}
+	return n
+}
+
 // lookFar adds what brokers have of queues, or that it is not known.
 func (s *Service) lookFar(ctx context.Context, queues []protocol.QueueInfo) error {
 	if !s.hasBrokers() || len(queues) == 0 {
@@ -718,20 +761,11 @@ func (o *openLane) addFar(ctx context.Context, execution string, reply *protocol
 	if !o.s.hasBrokers() {
 		return nil
 	}
-	far, err := ask(ctx, o, func(l *lane) []farQueue {
-		return l.farQueues(func(queue string) bool { return closing.ExecutionOf(queue) == execution })
-	})
-	if err != nil {
-		return err
+	far, err := o.held(ctx, func(queue string) bool { return closing.ExecutionOf(queue) == execution })
+	for i := range far {
+		reply.Live += far[i].live + far[i].Ready + far[i].Waiting + far[i].Dead
 	}
-	for _, f := range far {
-		depth, err := f.look(ctx)
-		if err != nil {
-			return err
-		}
-		reply.Live += f.live + depth.Ready + depth.Waiting + depth.Dead
-	}
-	return nil
+	return err
 }
 
 // definedFar adds what brokers hold of a named queue, and removes it if it is to
@@ -741,20 +775,16 @@ func (o *openLane) definedFar(ctx context.Context, q *protocol.LaneDefinition, t
 		return nil
 	}
 	name := scope.JobsQueue(q.Queue)
-	far, err := ask(ctx, o, func(l *lane) []farQueue { return l.farQueues(func(queue string) bool { return queue == name }) })
+	far, err := o.held(ctx, func(queue string) bool { return queue == name })
 	if err != nil {
 		return err
 	}
 	purge := q.Purge && !q.Check
-	for _, f := range far {
-		depth, err := f.look(ctx)
-		if err != nil {
-			return err
-		}
+	for i := range far {
 		if purge {
-			told.Discarded += f.live + depth.Ready + depth.Waiting
+			told.Discarded += far[i].live + far[i].Ready + far[i].Waiting
 		} else {
-			told.Jobs += f.live + depth.Ready // what waits is told by who lists it
+			told.Jobs += far[i].live + far[i].Ready // what waits is told by who lists it
 		}
 	}
 	if !purge || len(far) == 0 {
