@@ -248,8 +248,9 @@ func crashes(t *testing.T, m *harness.Mesh) {
 			spec.Also = append(spec.Also, k.execution())
 		}
 	}
+	heir := harness.StartWorker(t, spec)
 	for n := range protocol.MaxVanished {
-		w := harness.StartWorker(t, spec)
+		w := heir
 		for range kinds {
 			if e := w.Delivery(); deadly[e.ID].name == "" || e.Attempt != 1 {
 				t.Errorf("worker %d has %+v", n, e)
@@ -263,6 +264,7 @@ func crashes(t *testing.T, m *harness.Mesh) {
 				return m.Queue(k.execution(), spec.Route).Counters[protocol.CountAcknowledged] == uint64(n+1)
 			})
 		}
+		heir = harness.StartWorker(t, spec)
 		w.Kill()
 	}
 	for id, k := range deadly {
