@@ -53,9 +53,7 @@ func (s *Service) topicStats(ctx context.Context, q protocol.TargetRequest) (pro
 		return stats, err
 	}
 	if name, ok := scope.NamedQueue(sources[0].Queue); ok {
-		if config, ok := now.config().QueueConfigs[name]; ok {
-			stats.Config = &config
-		}
+		stats.Config = definitionOf(now.config(), name)
 	}
 	if stats.Dead == 0 {
 		stats.NoDeadLetters = s.noDeadLetters(ctx, now, sources)

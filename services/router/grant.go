@@ -88,6 +88,7 @@ func (l *lane) effective(sub *protocol.Subscription) protocol.Effective {
 		e.BackoffMs, e.BackoffType = q.defaults().RetryDelay.Milliseconds(), protocol.BackoffFixed
 	case broker.DelayNone:
 		e.BackoffMs, e.BackoffType = 0, ""
+	case broker.DelayExact, broker.DelayMesh: // as asked for
 	}
 	return e
 }
