@@ -330,7 +330,8 @@ func TestALedgerThatDoesNotOpenIsNamed(t *testing.T) {
 	defer cancel()
 	times := 0
 	f.refused = func() {
-		if times++; times == 2 { // the first is known by then
+		times++
+		if times == 2 { // the first is known by then
 			cancel()
 		}
 	}
