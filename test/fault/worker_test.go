@@ -13,7 +13,7 @@ import (
 // one gets the same attempt, soon.
 func TestKilledWorker(t *testing.T) {
 	t.Parallel()
-	const soon = 20 * time.Second
+	const soon = 30 * time.Second // on a machine that is slow
 	m := harness.Start(t)
 	c := m.Connect()
 	spec := harness.WorkerSpec{URL: m.URL, Execution: "e", Route: "r", Backoff: 50 * time.Millisecond}
