@@ -42,6 +42,7 @@ type Broker struct {
 	token string
 
 	client    pulsar.Client
+	largest   int // message that the broker takes, in bytes
 	admin     *admin
 	watch     watch
 	writers   writers
@@ -132,6 +133,7 @@ func (b *Broker) Open(ctx context.Context) error {
 			strings.ReplaceAll(err.Error(), "\n", ": "))
 	}
 	b.client = client
+	b.largest = b.admin.largest(ctx)
 	b.watch.say(nil)
 	b.running.Go(func() { b.keepWatch(b.ctx) })
 	return nil
