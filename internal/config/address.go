@@ -3,10 +3,12 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -25,6 +27,9 @@ func configOf[C any](name string, a protocol.Adapter, c C) (C, bool) {
 func addressOf(example string, schemes ...string) func(text string) error {
 	return func(text string) error {
 		at, err := url.Parse(text)
+		if err == nil && strings.Contains(at.Host, ",") {
+			return errors.New("it names several hosts: name one, or one that stands for all of them")
+		}
 		if err == nil && at.Hostname() != "" && slices.Contains(schemes, at.Scheme) {
 			return nil
 		}
