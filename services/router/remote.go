@@ -420,7 +420,7 @@ func (l *lane) publishTopic(p *publication, copies []broker.Copy) error {
 		p.parts = append(p.parts, part{l.store, own})
 	}
 	repeat := broker.Publish{Topic: p.route.topic, Dedup: p.dedup}
-	if at := l.remembering(&repeat, p.parts[0].store); at != p.parts[0].store {
+	if at := l.remembering(repeat, p.parts[0].store); at != p.parts[0].store {
 		p.parts = []part{{at, copies}}
 	}
 	p.by = p.parts[0].store

@@ -79,8 +79,9 @@ func TestWorkerCutOff(t *testing.T) {
 	if n[protocol.CountAcknowledged] != 1 || n[protocol.CountVanished] != 1 {
 		t.Errorf("counted %v", n)
 	}
+	// It may be told more than once, as nobody knows whether it came the first time.
 	harness.Await(t, "one of the two answers is counted as superseded", func() bool {
-		return b.m.Metric("waybill_superseded_total") == 1
+		return b.m.Metric("waybill_superseded_total") >= 1
 	})
 	if lost := b.m.Metric("waybill_lost_total"); lost != 0 {
 		t.Errorf("%v answers are counted as lost", lost)
