@@ -239,7 +239,7 @@ func TestACallThatTakesTooLongHasFailed(t *testing.T) {
 
 func TestACallUnderWayAtShutdownIsHandedBackUnspent(t *testing.T) {
 	t.Parallel()
-	m := harness.Start(t, "--drain-timeout", "2s")
+	m := harness.Start(t, "--drain-timeout", "8s")
 	released := make(chan struct{})
 	hook := newTarget(t, func(_ http.ResponseWriter, c called) {
 		select {
