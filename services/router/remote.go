@@ -50,10 +50,7 @@ func wordsFor(name, durability string) words {
 // attachRemotes has a store on each of the placement's brokers.
 func (l *lane) attachRemotes() {
 	for _, b := range l.placed.brokers {
-		name := b.id
-		if at := l.placed.place(b.id); at != nil {
-			name = at.Name
-		}
+		name := l.placed.nameOf(b.id)
 		if r := l.remoteOf(b.id); r != nil && r.remoteBroker == b {
 			r.words = wordsFor(name, b.Durability())
 			continue

@@ -42,30 +42,6 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
-// A message that kills whoever touches it does not do so for ever.
-func TestMessageThatKillsItsWorkers(t *testing.T) {
-	t.Parallel()
-	m := harness.Start(t)
-	c := m.Connect()
-	spec := harness.WorkerSpec{URL: m.URL, Execution: "e", Route: "r"}
-	id := publish(t, c, "e", "r", []byte(harness.Hold))
-	for range protocol.MaxVanished {
-		w := harness.StartWorker(t, spec)
-		if e := w.Delivery(); e.ID != id || e.Attempt != 1 {
-			t.Fatalf("unexpected: %+v", e)
-		}
-		w.Kill()
-	}
-	q := m.AwaitRest("e", harness.Guard)["/queue/e/r"]
-	letters := m.Dead("/queue/e/r")
-	if len(letters) != 1 || letters[0].MessageID != id || letters[0].Reason != protocol.ReasonVanished || letters[0].Attempts != 1 {
-		t.Errorf("dead letters: %+v", letters)
-	}
-	if q.Counters[protocol.CountVanished] != protocol.MaxVanished || q.Counters[protocol.CountFailed] != 0 {
-		t.Errorf("counted %v", q.Counters)
-	}
-}
-
 // SIGTERM mid-handler: what the handler does not finish in its window is handed
 // back unspent, and another gets it at once.
 func TestTerminatedWorkerHandsBack(t *testing.T) {
