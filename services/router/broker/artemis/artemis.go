@@ -36,6 +36,8 @@ type Broker struct {
 	warned   sync.Map     // of which settings
 	lost     atomic.Int64 // when a lost connection was told of, ns since the epoch
 
+	node string // its own name for itself
+
 	// What the acceptor takes off the beginning of a destination.
 	queuePrefix, topicPrefix string
 
@@ -44,7 +46,10 @@ type Broker struct {
 	running sync.WaitGroup
 }
 
-var _ broker.Remote = (*Broker)(nil)
+var (
+	_ broker.Remote    = (*Broker)(nil)
+	_ broker.Comparing = (*Broker)(nil)
+)
 
 // New checks the options; nothing is connected before Open.
 func New(o Options) (broker.Remote, error) {
@@ -100,6 +105,9 @@ func (b *Broker) examine(ctx context.Context, conn *connection) error {
 		return err
 	}
 	err := b.desk.open(ctx, conn)
+	if err == nil {
+		err = b.findNode(ctx, conn)
+	}
 	if err == nil {
 		err = b.findPrefixes(ctx, conn)
 	}

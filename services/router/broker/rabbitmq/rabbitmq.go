@@ -26,6 +26,7 @@ type Broker struct {
 	log     *slog.Logger
 	names   scope.AMQP
 	address string // without its password
+	vhost   string
 
 	out       *link // publishes, topology, looks at queues
 	inside    *link // looks into queues
@@ -38,7 +39,8 @@ type Broker struct {
 	conflicts conflicts
 	away      *remote.Away
 
-	unbounded bool // quorum queues of this version have a delivery limit to be lifted
+	cluster   string // what it calls itself
+	unbounded bool   // quorum queues of this version have a delivery limit to be lifted
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -48,6 +50,8 @@ type Broker struct {
 var (
 	_ broker.Remote = (*Broker)(nil)
 	_ broker.Naming = (*Broker)(nil)
+
+	_ broker.Comparing = (*Broker)(nil)
 )
 
 // New checks the options; nothing is connected before Open.
@@ -63,6 +67,7 @@ func New(o Options) (broker.Remote, error) {
 	}
 	b := &Broker{
 		o: o, log: o.Logger.With("broker", o.Name), names: names, away: remote.NewAway(longestWay),
+		vhost:   uri.Vhost,
 		address: uri.Scheme + "://" + uri.Host + ":" + strconv.Itoa(uri.Port) + "/" + strings.TrimPrefix(uri.Vhost, "/"),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -118,6 +123,7 @@ func (b *Broker) Open(ctx context.Context) error {
 		return errors.Join(conn.Close(), protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is RabbitMQ %s: 3.10 or later is needed", b.o.Name, b.address, version))
 	}
 	b.unbounded = major >= 4
+	b.cluster, _ = conn.Properties["cluster_name"].(string)
 	b.out.use(conn)
 	b.running.Go(func() { b.out.keep(b.ctx) })
 	b.running.Go(func() { b.inside.keep(b.ctx) })
