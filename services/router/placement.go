@@ -271,7 +271,7 @@ func (s *Service) broker(ctx context.Context, b protocol.PlacedBroker) (*remoteB
 			return r, nil
 		}
 	}
-	made, err := makeBroker(b.ID, b.Adapter, s.log)
+	made, err := makeBroker(b, s.log)
 	if err != nil {
 		return nil, err
 	}

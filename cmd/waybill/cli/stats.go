@@ -61,7 +61,7 @@ func gatherStats(a *app, nc *nats.Conn) ([]protocol.Stats, operate.Missing, erro
 		return nil, nil, err
 	}
 	if len(all) == 0 {
-		return nil, nil, unreachable(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
+		return nil, nil, startOne(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
 	}
 	slices.SortFunc(all, compareService)
 	return all, missing, nil

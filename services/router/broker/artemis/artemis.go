@@ -62,8 +62,8 @@ func New(o Options) (broker.Remote, error) {
 	if port == "" {
 		port = "61613"
 	}
-	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), address: net.JoinHostPort(at.Hostname(), port), user: at.User, secure: at.Scheme == "stomps"}
-	b.Identity = remote.Identity{ID: o.Name, At: at.Scheme + "://" + b.address}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Shown), address: net.JoinHostPort(at.Hostname(), port), user: at.User, secure: at.Scheme == "stomps"}
+	b.Identity = remote.Identity{ID: o.Name, Shown: o.Shown, At: at.Scheme + "://" + b.address}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.desk = newDesk(b)
 	return b, nil
@@ -85,6 +85,9 @@ func (b *Broker) Capabilities() broker.Capabilities {
 // from then on.
 func (b *Broker) Open(ctx context.Context) error {
 	conn, err := b.dial(ctx, b.desk.link.role)
+	if r, is := errors.AsType[refused](err); is {
+		return b.Refuses(r)
+	}
 	if err != nil {
 		return b.Unreachable(err)
 	}

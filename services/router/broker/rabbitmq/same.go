@@ -3,14 +3,12 @@
 package rabbitmq
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
 	"github.com/nats-io/nuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -22,7 +20,7 @@ func (b *Broker) Same(ctx context.Context, other broker.Remote) (same bool, err 
 	if !is || o.cluster != b.cluster || o.vhost != b.vhost {
 		return false, nil
 	}
-	name := cmp.Or(b.o.Prefix, scope.DefaultAMQPPrefix) + ".__same." + nuid.Next()
+	name := b.o.Prefix + ".__same." + nuid.Next()
 	err = b.ask(ctx, func(ch *amqp.Channel) error {
 		if _, err := ch.QueueDeclare(name, false, true, true, false, nil); err != nil {
 			return err
@@ -32,7 +30,7 @@ func (b *Broker) Same(ctx context.Context, other broker.Remote) (same bool, err 
 		_, err := ch.QueueDelete(name, false, false, false)
 		return errors.Join(found, err)
 	})
-	return same, b.failed("whether it is the broker "+o.o.Name+" too could not be found out", err)
+	return same, b.Failed("whether it is the broker "+o.Shown+" too could not be found out", err)
 }
 
 // locked says whether there is a queue that is another connection's alone.
