@@ -181,6 +181,9 @@ func (s *Service) prepare(ctx context.Context, p protocol.Placement) (protocol.P
 	s.brokers.mu.Lock()
 	defer s.brokers.mu.Unlock()
 	made, err := s.make(ctx, &p)
+	if err == nil {
+		err = s.checkNames(ctx, made)
+	}
 	if err != nil {
 		return protocol.Prepared{}, err
 	}
