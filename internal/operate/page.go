@@ -106,7 +106,7 @@ func askAll[T any](ctx context.Context, sources []source[T]) ([]part[T], Missing
 		})
 	}
 	asking.Wait()
-	var missing Missing
+	missing := make(Missing, 0, len(sources))
 	for i, s := range sources {
 		missing = append(missing, missingFrom(s.service, parts[i])...)
 	}

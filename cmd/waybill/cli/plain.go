@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ type plain struct {
 func (plain) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
 
 // Handle implements slog.Handler.
-func (p plain) Handle(_ context.Context, r slog.Record) error { //nolint:gocritic // the interface has it so
+func (p plain) Handle(_ context.Context, r slog.Record) error {
 	var line strings.Builder
 	line.WriteString(r.Message)
 	add := func(x slog.Attr) bool {
@@ -35,7 +36,7 @@ func (p plain) Handle(_ context.Context, r slog.Record) error { //nolint:gocriti
 
 // WithAttrs implements slog.Handler.
 func (p plain) WithAttrs(attrs []slog.Attr) slog.Handler {
-	p.attrs = append(p.attrs[:len(p.attrs):len(p.attrs)], attrs...)
+	p.attrs = append(slices.Clip(p.attrs), attrs...)
 	return p
 }
 

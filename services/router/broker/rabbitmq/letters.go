@@ -180,8 +180,8 @@ func next(ctx context.Context, deliveries <-chan amqp.Delivery) (amqp.Delivery, 
 	return amqp.Delivery{}, false
 }
 
-// nextWait is longer than a letter takes that is there.
-const nextWait = 3 * time.Second
+// nextWait is longer than a letter takes that is there, a large one on a slow machine too.
+const nextWait = 10 * time.Second
 
 // putBack gives back what was taken and not settled, and waits until the broker
 // counts it again: until then nobody else would find it.
