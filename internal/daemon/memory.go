@@ -3,25 +3,22 @@ package daemon
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
-	"time"
 )
 
 const (
-	// largeHeap is from which on memory is worth more than the processor time
-	// that collecting it more often takes, in bytes: a mesh without a backlog has
-	// less.
-	largeHeap = 128 << 20
-	// smallHeap is how much garbage there may be at least, in bytes: with little that
-	// is live, memory would be collected many times a second.
-	smallHeap = 64 << 20
-	// How much garbage there may be, in percent of what is live: Go's default,
-	// and with a large heap.
-	garbage      = 100
-	garbageLarge = 30
-	heapInterval = 500 * time.Millisecond
+	// How much garbage there may be: as much as is live, which is Go's default, but
+	// at least leastGarbage, as a small heap would be collected many times a second;
+	// and at most mostGarbage, or in a heap so large that this is less largeShare
+	// percent of it.
+	leastGarbage = 64 << 20
+	mostGarbage  = 96 << 20
+	largeShare   = 30
+
+	goDefault = 100 // GOGC, in percent of what is live
 )
 
 // SpareMemory keeps garbage from doubling a large heap, such as that of a
@@ -42,32 +39,42 @@ func SpareMemory() (stop func()) {
 	}
 }
 
+// spareMemory looks after each collection: a heap that has grown since would be let
+// grow by its former share.
 func spareMemory(ctx context.Context) {
-	t := time.NewTicker(heapInterval)
-	defer t.Stop()
-	defer debug.SetGCPercent(garbage)
-	for now := garbage; ; {
-		if next := garbageFor(liveHeap()); next != now {
+	defer debug.SetGCPercent(goDefault)
+	collected := make(chan struct{}, 1)
+	for share := goDefault; ; {
+		if next := garbageShare(liveHeap()); next*10 < share*9 || next*10 > share*11 {
 			debug.SetGCPercent(next)
-			now = next
+			share = next
 		}
+		notifyCollected(collected)
 		select {
-		case <-t.C:
+		case <-collected:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func garbageFor(live uint64) int {
-	switch {
-	case live > largeHeap:
-		return garbageLarge
-	case live >= smallHeap, live == 0:
-		return garbage
-	default:
-		return int(smallHeap * garbage / live)
+// notifyCollected has the next collection told.
+func notifyCollected(collected chan<- struct{}) {
+	runtime.AddCleanup(new([64]byte), func(collected chan<- struct{}) {
+		select {
+		case collected <- struct{}{}:
+		default:
+		}
+	}, collected)
+}
+
+// garbageShare is how much garbage there may be, in percent of what is live.
+func garbageShare(live uint64) int {
+	if live == 0 {
+		return goDefault // never collected yet
 	}
+	most := max(mostGarbage, live/100*largeShare)
+	return int(min(max(live, leastGarbage), most) * 100 / live)
 }
 
 // liveHeap is what was live when memory was last collected, in bytes.

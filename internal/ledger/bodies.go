@@ -38,9 +38,14 @@ type body struct {
 	cost    int64
 }
 
-// bodyOverhead is about what a message takes beside its headers and body: the
-// publish that it is part of, and what NATS keeps of that.
-const bodyOverhead = 512
+// About what a message takes in memory beside its headers and body: one that was
+// read or handed over; a publish, with what NATS keeps of that; and what goes with
+// one that is decided.
+const (
+	messageOverhead = 256
+	publishOverhead = 512
+	metaOverhead    = 256
+)
 
 // NewBodies bounds them at limit bytes. A quarter is for frames.
 func NewBodies(limit int64) *Bodies {

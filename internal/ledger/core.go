@@ -267,8 +267,8 @@ func (l *Ledger) Message(e *Entry) *Message {
 }
 
 // keepBody keeps a message in memory while it has room.
-func (l *Ledger) keepBody(m *Message, size uint32, entries []*Entry) {
-	b := &body{message: m, cost: int64(size) + int64(len(m.Story)) + bodyOverhead}
+func (l *Ledger) keepBody(m *Message, size uint32, overhead int64, entries []*Entry) {
+	b := &body{message: m, cost: int64(size) + int64(len(m.Story)) + overhead}
 	if !l.bodies.keep(b.cost) {
 		return
 	}

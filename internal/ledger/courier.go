@@ -32,6 +32,8 @@ const (
 const (
 	offerBytes = 1 << 20 // of a batch
 	offerItems = 4096    // of a batch
+	// itemOverhead is about what an item of a batch takes beside headers and body.
+	itemOverhead = 256
 )
 
 // post puts a decided entry into its outbox. They come in order of number.
@@ -78,7 +80,7 @@ func (l *Ledger) delivered(e *Entry) {
 func (l *Ledger) dropOut(e *Entry) {
 	if e.out != nil && e.out.meta != nil {
 		e.out.meta = nil
-		l.bodies.release(bodyOverhead)
+		l.bodies.release(metaOverhead)
 	}
 }
 
@@ -115,7 +117,7 @@ func (b *outbox) take(most int) (items []*Entry) {
 		if e == nil || e.out.progress != waits {
 			continue
 		}
-		bytes += int(e.Size) + bodyOverhead
+		bytes += int(e.Size) + itemOverhead
 		if len(items) > 0 && bytes > most || len(items) == cmp.Or(b.most, offerItems) {
 			break
 		}

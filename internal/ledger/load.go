@@ -97,7 +97,7 @@ func (l *Ledger) wasRead(list []*reading) {
 			l.owner.Loaded(e, nil, Meta{}, x.err)
 		default:
 			if e.body == nil {
-				l.keepBody(x.message, e.Size, []*Entry{e})
+				l.keepBody(x.message, e.Size, messageOverhead, []*Entry{e})
 			}
 			l.owner.Loaded(e, x.message, x.meta, nil)
 		}

@@ -244,7 +244,11 @@ func (l *Ledger) tell(c Commit) {
 }
 
 func (l *Ledger) accepted(r *staged) {
-	l.keepBody(r.message, r.size, l.touched)
+	overhead := int64(messageOverhead)
+	if r.origin == nil {
+		overhead = publishOverhead
+	}
+	l.keepBody(r.message, r.size, overhead, l.touched)
 	l.tell(Commit{
 		Kind: KindAccept, Entries: l.touched, Message: r.message, ID: r.id,
 		Seq: l.seq, Handover: r.origin != nil, Tag: r.tag,
@@ -275,7 +279,7 @@ func (l *Ledger) changed(r *staged) {
 	}
 	e := l.touched[0]
 	if r.kind == KindDecide {
-		if l.bodies.keep(bodyOverhead) {
+		if l.bodies.keep(metaOverhead) {
 			e.out.meta = r.meta
 		}
 		l.post(e)

@@ -23,7 +23,7 @@ func ShowNamed(ctx context.Context, nc *nats.Conn, name string) (*NamedQueue, er
 	if err := scope.CheckQueue(name); err != nil {
 		return nil, err
 	}
-	defined, err := mesh.Request[protocol.DefinitionsPage](ctx, nc, protocol.SubjectDefinitions, protocol.DefinitionsRequest{Queue: name})
+	defined, err := mesh.Request[protocol.DefinitionsPage](ctx, nc, protocol.SubjectDefinitions, protocol.DefinitionsRequest{Queue: name, Effective: true})
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,10 @@ type presence struct {
 	deliveries    *nats.Subscription
 	subscriptions map[string]*Worker
 
+	settling sync.RWMutex // read: an ending is noted, and not told yet
+
 	renew  chan struct{} // say Hello again
+	told   uint64        // the newest connection on which what was lost was told; loop's
 	stop   context.CancelFunc
 	ending sync.WaitGroup
 }
@@ -311,7 +314,8 @@ func (p *presence) beatInterval() time.Duration {
 }
 
 // beat says that this worker is there. The outcomes that went before it on the
-// connection are then known to have reached the server.
+// connection are then known to have reached the server; what was sent on a former
+// connection is not, before it was told again.
 func (p *presence) beat(ctx context.Context) {
 	p.mu.Lock()
 	body, err := json.Marshal(protocol.Keepalive{Revision: p.revision, InFlight: p.memory.inFlight()})
@@ -319,17 +323,32 @@ func (p *presence) beat(ctx context.Context) {
 	if err != nil || !p.c.link.isOpen.Load() {
 		return
 	}
-	mark := p.memory.mark()
+	connection, mark := p.connection(), p.mark()
 	p.outbox.flush()
-	if p.c.nc.PublishRequest(protocol.SubjectKeepalive+p.id, p.inbox, body) != nil {
-		return
+	if p.c.nc.PublishRequest(protocol.SubjectKeepalive+p.id, p.inbox, body) == nil {
+		p.confirm(ctx, connection, mark)
 	}
+}
+
+// confirm waits until the server has what was sent on the connection, so that what
+// ended up to the mark need not be told again.
+func (p *presence) confirm(ctx context.Context, connection, mark uint64) {
 	ctx, cancel := context.WithTimeout(ctx, courtesy)
 	defer cancel()
-	if p.c.nc.FlushWithContext(ctx) == nil {
+	if p.told == connection && p.c.nc.FlushWithContext(ctx) == nil && p.connection() == connection {
 		p.memory.confirm(mark)
 	}
 }
+
+// mark is the number of the newest ending; all up to it were told.
+func (p *presence) mark() uint64 {
+	p.settling.Lock()
+	defer p.settling.Unlock()
+	return p.memory.mark()
+}
+
+// connection is the number of the client's connection: 0 for its first.
+func (p *presence) connection() uint64 { return p.c.nc.Stats().Reconnects }
 
 func (p *presence) keepaliveAnswered(msg *nats.Msg) {
 	var answer protocol.KeepaliveReply
@@ -341,9 +360,7 @@ func (p *presence) keepaliveAnswered(msg *nats.Msg) {
 // resume makes the mesh know this worker again: first what its handlers ended
 // with meanwhile, then what it wants.
 func (p *presence) resume(ctx context.Context) {
-	for _, j := range p.memory.unconfirmed() {
-		p.tell(j)
-	}
+	p.tellAgain(ctx)
 	wait := firstHelloWait
 	for ctx.Err() == nil {
 		err := p.helloAgain(ctx)
@@ -354,6 +371,17 @@ func (p *presence) resume(ctx context.Context) {
 		waitFor(ctx, nil, wait)
 		wait = min(2*wait, mostHelloWait)
 	}
+}
+
+// tellAgain tells on this connection what may have been lost with a former one.
+func (p *presence) tellAgain(ctx context.Context) {
+	connection, mark := p.connection(), p.mark()
+	for _, j := range p.memory.unconfirmed() {
+		p.tell(j)
+	}
+	p.outbox.flush()
+	p.told = connection
+	p.confirm(ctx, connection, mark)
 }
 
 func (p *presence) helloAgain(ctx context.Context) error {
@@ -528,6 +556,8 @@ func (p *presence) lost() {
 // settle notes how a delivery ended and tells the mesh; a delivery that has
 // ended already stays as it was.
 func (p *presence) settle(j *job, end ending) {
+	p.settling.RLock()
+	defer p.settling.RUnlock()
 	if p.memory.finish(j, end) {
 		p.tell(j)
 	}

@@ -140,6 +140,8 @@ type TopicStats struct {
 	Config    *QueueDefinition `json:"config"`
 	Delivered uint64           `json:"delivered"` // since the queues were first used
 	Failed    uint64           `json:"failed"`
+	// NoDeadLetters is why there are none, of a topic whose broker has none.
+	NoDeadLetters string `json:"no_dead_letters,omitempty"`
 	// Unknown is as in QueueInfo.
 	Unknown string `json:"unknown,omitempty"`
 }

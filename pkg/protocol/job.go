@@ -89,6 +89,8 @@ type DefinitionsRequest struct {
 	Queue string `json:"queue,omitempty"`
 	After string `json:"after,omitempty"`
 	Limit int    `json:"limit,omitempty"`
+	// Effective asks what holds of each where the queue is, too.
+	Effective bool `json:"effective,omitempty"`
 }
 
 // DefinitionsPage answers DefinitionsRequest. The definitions are those of
@@ -103,6 +105,8 @@ type DefinitionsPage struct {
 type DefinedQueue struct {
 	Queue  string          `json:"queue"`
 	Config QueueDefinition `json:"config"`
+	// Effective is there if it was asked for, and a router has said it.
+	Effective *Effective `json:"effective,omitempty"`
 }
 
 // ConfigChanged is the event of a change of the configuration.

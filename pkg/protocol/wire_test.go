@@ -31,7 +31,7 @@ var newFixtures = flag.Bool("wire.new", false, "write a fixture for each documen
 
 // documents are all JSON documents of the wire.
 var documents = []any{
-	protocol.BrokerActRequest{}, protocol.BrokerLetters{}, protocol.BrokerLettersRequest{}, protocol.BrokerTrail{}, protocol.BrokerWaitingAct{}, protocol.AuditOnBroker{}, protocol.GrantRequest{}, protocol.Granted{}, protocol.Bye{}, protocol.Claims{}, protocol.ClaimsRequest{}, protocol.DeadActReply{}, protocol.DeadActRequest{},
+	protocol.BrokerActRequest{}, protocol.BrokerLetters{}, protocol.BrokerLettersRequest{}, protocol.BrokerTrail{}, protocol.BrokerWaitingAct{}, protocol.AuditOnBroker{}, protocol.Effective{}, protocol.GrantRequest{}, protocol.Granted{}, protocol.Bye{}, protocol.Claims{}, protocol.ClaimsRequest{}, protocol.DeadActReply{}, protocol.DeadActRequest{},
 	protocol.DeadLetter{}, protocol.DeadListRequest{}, protocol.DeadPage{}, protocol.DeadPresentRequest{}, protocol.DeadPresentReply{}, protocol.LetterName{}, protocol.DeadShowRequest{}, protocol.DecideItem{},
 	protocol.DecideReply{}, protocol.DecideRequest{}, protocol.Decision{}, protocol.Empty{}, protocol.Error{},
 	protocol.CloseReply{}, protocol.CloseRequest{}, protocol.Execution{}, protocol.ExecutionCloseRequest{}, protocol.ExecutionCounts{},

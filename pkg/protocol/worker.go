@@ -284,6 +284,8 @@ type SubscriptionsRequest struct {
 	Topic     string `json:"topic,omitempty"`
 	Offset    int    `json:"offset,omitempty"`
 	Limit     int    `json:"limit,omitempty"` // default 1,000
+	// Effective asks what holds of each where its queue is, too.
+	Effective bool `json:"effective,omitempty"`
 }
 
 // SubscriptionsPage answers SubscriptionsRequest.
@@ -297,6 +299,8 @@ type SubscriptionInfo struct {
 	Subscription
 	WorkerName string `json:"worker_name"`
 	Namespace  string `json:"namespace,omitempty"` // of the worker; empty: DefaultNamespace
+	// Effective is there if it was asked for, and a router has said it.
+	Effective *Effective `json:"effective,omitempty"`
 }
 
 // PolicyRequest asks for the policy of a queue.

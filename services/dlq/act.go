@@ -98,6 +98,9 @@ func actOn(ctx context.Context, book *books.Book[*drawer], s books.Step) (books.
 func (s *Service) act(ctx context.Context, what string, q protocol.DeadActRequest) (protocol.DeadActReply, error) {
 	target := books.Target{MessageID: q.MessageID, Queue: q.Queue, Topic: q.Topic, All: q.All}
 	first, known, err := target.Step(what, q.By, stepSize)
+	if err == nil && !known {
+		err = s.refusalOf(ctx, q.Queue, q.Topic)
+	}
 	if err != nil || !known {
 		return protocol.DeadActReply{}, err
 	}

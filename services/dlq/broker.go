@@ -173,6 +173,19 @@ func (s *Service) showFar(ctx context.Context, id string) ([]protocol.DeadLetter
 	return nil, nil
 }
 
+// refusalOf is the error of a queue or a topic whose broker cannot have dead letters, if
+// one is named.
+func (s *Service) refusalOf(ctx context.Context, queue, topic string) error {
+	if queue == "" && topic == "" {
+		return nil
+	}
+	_, err := s.askFar(ctx, protocol.DeadListRequest{Queue: queue, Topic: topic}, 0)
+	if protocol.CodeOf(err) != protocol.CodeUnsupported {
+		return nil
+	}
+	return err
+}
+
 // distinct are texts without those that are there before.
 func distinct(all []string) []string {
 	slices.Sort(all)

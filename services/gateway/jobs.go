@@ -67,7 +67,7 @@ func (s *Service) jobs(api huma.API) {
 }
 
 func (s *Service) listJobQueues(ctx context.Context, in *Page) (*answer[protocol.DefinitionsPage], error) {
-	q := protocol.DefinitionsRequest{After: in.After, Limit: in.Limit}
+	q := protocol.DefinitionsRequest{After: in.After, Limit: in.Limit, Effective: true}
 	return answered(mesh.Request[protocol.DefinitionsPage](ctx, s.nc, protocol.SubjectDefinitions, q))
 }
 

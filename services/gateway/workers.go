@@ -30,7 +30,7 @@ func (s *Service) subscriptions(api huma.API) {
 }
 
 func (s *Service) listSubscriptions(ctx context.Context, in *subscriptionsInput) (*answer[protocol.SubscriptionsPage], error) {
-	q := protocol.SubscriptionsRequest{Execution: in.Execution, Offset: in.Offset, Limit: in.Limit}
+	q := protocol.SubscriptionsRequest{Execution: in.Execution, Offset: in.Offset, Limit: in.Limit, Effective: true}
 	return answered(mesh.Request[protocol.SubscriptionsPage](ctx, s.nc, protocol.SubjectSubscription, q))
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/waybill-mq/waybill/services/registry"
 )
 
-func grace(ms int64) registry.Options {
+func withGrace(grace time.Duration) registry.Options {
+	ms := grace.Milliseconds()
 	return registry.Options{Config: registry.ConfigOptions{Change: config.SettingsDocument(protocol.SettingsChange{Observers: protocol.ObserverSettingsChange{ObserverGraceMs: &ms}})}}
 }
 
@@ -69,7 +70,7 @@ func TestAnIDIsKeptForWhoLeftItBehind(t *testing.T) {
 func TestGraceIsASettingOfItsOwn(t *testing.T) {
 	t.Parallel()
 	server := meshtest.Server(t)
-	mustStart(t, server, grace(1000))
+	mustStart(t, server, withGrace(time.Second))
 	mustLanes(t, server)
 	nc := meshtest.Connect(t, server)
 	has(t, nc, named("w1", "billing", ""))
@@ -109,7 +110,7 @@ func TestAnIDThatIsGivenUpIsFree(t *testing.T) {
 func TestGraceOutlivesTheRegistry(t *testing.T) {
 	t.Parallel()
 	server := meshtest.Server(t)
-	r := mustStart(t, server, grace(2000))
+	r := mustStart(t, server, withGrace(2*time.Second))
 	mustLanes(t, server)
 	nc := meshtest.Connect(t, server)
 	has(t, nc, named("w1", "billing", ""))
@@ -139,7 +140,8 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := grace(3000)
+	const grace = 2 * silence
+	o := withGrace(grace)
 	o.Silence = silence
 	mustStart(t, first, o)
 	mustLanes(t, first)
@@ -149,7 +151,7 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 	live.Subscriptions[0].ObserverID = "live"
 	has(t, nc, live)
 	bye(t, nc, "w1")
-	second, back := mustRestart(t, first, dir, 4*time.Second)
+	second, back := mustRestart(t, first, dir, grace+time.Second)
 	fresh := meshtest.Connect(t, second)
 	meshtest.Eventually(t, "the registry is back", func() bool {
 		_, err := mesh.Request[protocol.Settings](meshtest.Context(t), fresh, protocol.SubjectSettings, protocol.Empty{})
@@ -162,7 +164,7 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 		return ok
 	})
 	meshtest.Eventually(t, "the silent one is gone", func() bool { return len(workers(t, fresh)) == 0 })
-	if early := 3*time.Second - time.Since(back); early > 0 {
+	if early := grace - time.Since(back); early > 0 {
 		t.Errorf("%v before NATS was back for a grace", early)
 	}
 }
@@ -171,7 +173,8 @@ func TestGraceBeginsAgainWhenNATSIsBack(t *testing.T) {
 func TestObserversHaveTheirGraceAfterAStart(t *testing.T) {
 	t.Parallel()
 	server := meshtest.Server(t)
-	o := grace(3000)
+	const grace = 2 * silence
+	o := withGrace(grace)
 	o.Silence = silence
 	r := mustStart(t, server, o)
 	mustLanes(t, server)
@@ -190,7 +193,7 @@ func TestObserversHaveTheirGraceAfterAStart(t *testing.T) {
 	if listed := workers(t, nc); len(listed) != 0 {
 		t.Errorf("%+v are still listed", listed)
 	}
-	if early := 3*time.Second - time.Since(back); early > 0 {
+	if early := grace - time.Since(back); early > 0 {
 		t.Errorf("%v before its grace was over", early)
 	}
 }

@@ -29,7 +29,8 @@ type configEdit struct {
 type configEdited struct {
 	before, after *configState // the same if nothing was to change
 	differences   []protocol.ConfigDifference
-	discarded     int64 // jobs of queues that are gone
+	discarded     int64    // jobs of queues that are gone
+	warnings      []string // for what of queues has no effect on their brokers
 }
 
 // configState is the configuration at one revision.

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 
 	"github.com/waybill-mq/waybill/internal/config"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -66,6 +67,10 @@ func (s *Service) changeConfig(ctx context.Context, q protocol.ConfigEdit) (prot
 	answer := protocol.ConfigEdited{ConfigRevision: edit.after.revision(), Warnings: edit.after.result.WarningTexts()}
 	answer.Differences = edit.differences
 	answer.Warnings = append(answer.Warnings, brokerWarnings(&edit)...)
+	if !q.Check {
+		edit.warnings = append(edit.warnings, s.unmet(ctx, &edit)...)
+	}
+	answer.Warnings = append(answer.Warnings, slices.Compact(slices.Sorted(slices.Values(edit.warnings)))...)
 	if edit.before.config().RunJobsIn != edit.after.config().RunJobsIn {
 		answer.Warnings = append(answer.Warnings, "key run_jobs_in: routers read it when they start")
 	}

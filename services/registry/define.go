@@ -43,7 +43,7 @@ func (s *Service) define(ctx context.Context, q protocol.DefineRequest) (protoco
 		_, err = s.redefine(ctx, protocol.LaneDefinition{Queue: q.Queue, Config: &wanted, Revision: edit.after.doc.revision})
 	}
 	return protocol.DefineReply{
-		Queue: q.Queue, Changed: len(edit.differences) > 0, Revision: edit.after.doc.revision, Warnings: wanted.Warnings(),
+		Queue: q.Queue, Changed: len(edit.differences) > 0, Revision: edit.after.doc.revision, Warnings: append(wanted.Warnings(), edit.warnings...),
 	}, err
 }
 

@@ -32,16 +32,32 @@ func (s *Service) listDefinitions(ctx context.Context, q protocol.DefinitionsReq
 		if d, known := queues[q.Queue]; known {
 			page.Queues = append(page.Queues, protocol.DefinedQueue{Queue: q.Queue, Config: d})
 		}
+	} else {
+		names := slices.Sorted(maps.Keys(queues))
+		from := sort.Search(len(names), func(i int) bool { return names[i] > q.After })
+		to := min(from+min(limit, pageWeight), len(names))
+		for _, name := range names[from:to] {
+			page.Queues = append(page.Queues, protocol.DefinedQueue{Queue: name, Config: queues[name]})
+		}
+		page.More = to < len(names)
+	}
+	if !q.Effective {
 		return page, nil
 	}
-	names := slices.Sorted(maps.Keys(queues))
-	from := sort.Search(len(names), func(i int) bool { return names[i] > q.After })
-	to := min(from+min(limit, pageWeight), len(names))
-	for _, name := range names[from:to] {
-		page.Queues = append(page.Queues, protocol.DefinedQueue{Queue: name, Config: queues[name]})
+	return page, s.definedEffective(ctx, page.Queues)
+}
+
+// definedEffective adds what holds of named queues where they are.
+func (s *Service) definedEffective(ctx context.Context, queues []protocol.DefinedQueue) error {
+	subs := make([]protocol.Subscription, len(queues))
+	for i := range queues {
+		subs[i] = subscriptionOf(queues[i].Queue, &queues[i].Config)
 	}
-	page.More = to < len(names)
-	return page, nil
+	all, err := s.effective(ctx, subs)
+	for i := range queues {
+		queues[i].Effective = all[i]
+	}
+	return err
 }
 
 // configForPage is the configuration, read anew for a first page alone: whoever
@@ -68,13 +84,18 @@ func (s *Service) checkDefinitions(ctx context.Context, edit *configEdited, purg
 	asking, ctx := errgroup.WithContext(ctx)
 	asking.SetLimit(tellAtOnce)
 	var refused error
-	for _, queue := range edit.queues() {
+	queues := edit.queues()
+	warnings := make([][]string, len(queues))
+	for i, queue := range queues {
 		now, wanted := definitionOf(edit.before.config(), queue), definitionOf(edit.after.config(), queue)
 		if refused = checkChange(queue, now, wanted); refused != nil {
 			break
 		}
 		if wanted != nil && hasBrokers(edit.after.config()) {
-			asking.Go(func() error { return s.grantDefinition(ctx, queue, wanted) })
+			asking.Go(func() (err error) {
+				warnings[i], err = s.grantDefinition(ctx, queue, wanted)
+				return err
+			})
 		}
 		switch {
 		case wanted == nil && !purge:
@@ -87,7 +108,9 @@ func (s *Service) checkDefinitions(ctx context.Context, edit *configEdited, purg
 			})
 		}
 	}
-	return cmp.Or(refused, asking.Wait())
+	err := asking.Wait()
+	edit.warnings = slices.Concat(warnings...)
+	return cmp.Or(refused, err)
 }
 
 // queues are those with another definition than before, or none any more.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/waybill-mq/waybill/internal/config"
+	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
@@ -51,11 +53,31 @@ func (s *Service) topicStats(ctx context.Context, q protocol.TargetRequest) (pro
 		return stats, err
 	}
 	if name, ok := scope.NamedQueue(sources[0].Queue); ok {
-		if config, ok := now.config().QueueConfigs[name]; ok {
-			stats.Config = &config
-		}
+		stats.Config = definitionOf(now.config(), name)
+	}
+	if stats.Dead == 0 {
+		stats.NoDeadLetters = s.noDeadLetters(ctx, now, sources)
 	}
 	return stats, nil
+}
+
+// noDeadLetters is what a broker says of dead letters that cannot have any; "": they can
+// be wherever these are.
+func (s *Service) noDeadLetters(ctx context.Context, now *configState, sources []operate.Source) string {
+	for _, source := range sources {
+		queue := source.Queue
+		if queue == "" {
+			queue = source.Topic + "::@any"
+		}
+		if !config.IsTopicsOnly(now.kindOf(queue)) {
+			continue
+		}
+		_, err := mesh.Request[protocol.DeadPage](ctx, s.nc, protocol.SubjectDeadList, protocol.DeadListRequest{Queue: source.Queue, Topic: source.Topic, Limit: 1})
+		if protocol.CodeOf(err) == protocol.CodeUnsupported {
+			return protocol.AsError(err).Message
+		}
+	}
+	return ""
 }
 
 // configNow is the configuration as it is stored.

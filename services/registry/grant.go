@@ -54,25 +54,33 @@ func (s *Service) granted(ctx context.Context, w *protocol.Worker, changed time.
 }
 
 func (s *Service) grant(ctx context.Context, lane string, subs []protocol.Subscription) (protocol.Granted, error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmTime)
-	defer cancel()
-	granted, err := mesh.Request[protocol.Granted](ctx, s.nc, protocol.SubjectLane+lane+"."+protocol.VerbGrant, protocol.GrantRequest{Subscriptions: subs})
+	granted, err := s.askGrant(ctx, lane, protocol.GrantRequest{Subscriptions: subs})
 	if code := protocol.CodeOf(err); code == protocol.CodeUnsupported || code == protocol.CodeInvalidName {
 		return granted, err
 	}
 	return granted, nil
 }
 
-// grantDefinition refuses a definition that the queue's broker cannot do.
-func (s *Service) grantDefinition(ctx context.Context, queue string, d *protocol.QueueDefinition) error {
+func (s *Service) askGrant(ctx context.Context, lane string, q protocol.GrantRequest) (protocol.Granted, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	return mesh.Request[protocol.Granted](ctx, s.nc, protocol.SubjectLane+lane+"."+protocol.VerbGrant, q)
+}
+
+// grantDefinition refuses a definition that the queue's broker cannot do, and warns of
+// what has no effect there.
+func (s *Service) grantDefinition(ctx context.Context, queue string, d *protocol.QueueDefinition) ([]string, error) {
 	total, err := s.ledgers(ctx, "router")
 	if total == 0 || err != nil {
-		return err
+		return nil, err
 	}
-	sub := protocol.Subscription{
-		Queue: scope.JobsQueue(queue), Type: d.Type, MaxRetries: d.MaxRetries, BackoffMs: d.BackoffMs,
-		RetriesDefault: d.MaxRetries == protocol.DefaultMaxRetries, MaxPriority: uint8(d.MaxPriority),
-	}
-	_, err = s.grant(ctx, ledger.Name("router", ledger.Of(sub.Queue, total)), []protocol.Subscription{sub})
-	return err
+	sub := subscriptionOf(queue, d)
+	sub.RetriesDefault = d.MaxRetries == protocol.DefaultMaxRetries
+	granted, err := s.grant(ctx, ledger.Name("router", ledger.Of(sub.Queue, total)), []protocol.Subscription{sub})
+	return granted.Warnings, err
+}
+
+// subscriptionOf is what a definition asks for.
+func subscriptionOf(queue string, d *protocol.QueueDefinition) protocol.Subscription {
+	return protocol.Subscription{Queue: scope.JobsQueue(queue), Type: d.Type, MaxRetries: d.MaxRetries, BackoffMs: d.BackoffMs, MaxPriority: uint8(d.MaxPriority)}
 }

@@ -49,7 +49,7 @@ func (s *Service) workers(_ context.Context, q protocol.WorkersRequest) (protoco
 }
 
 // subscriptions lists subscriptions in order of queue and id.
-func (s *Service) subscriptions(_ context.Context, q protocol.SubscriptionsRequest) (protocol.SubscriptionsPage, error) {
+func (s *Service) subscriptions(ctx context.Context, q protocol.SubscriptionsRequest) (protocol.SubscriptionsPage, error) {
 	page := protocol.SubscriptionsPage{Subscriptions: []protocol.SubscriptionInfo{}}
 	limit, err := pageSize(q.Limit)
 	if err != nil {
@@ -73,7 +73,14 @@ func (s *Service) subscriptions(_ context.Context, q protocol.SubscriptionsReque
 	to := min(from+min(limit, pageWeight), len(all))
 	page.Subscriptions = append(page.Subscriptions, all[from:to]...)
 	page.More = to < len(all)
-	return page, nil
+	if !q.Effective {
+		return page, nil
+	}
+	listed := make([]*protocol.SubscriptionInfo, len(page.Subscriptions))
+	for i := range listed {
+		listed[i] = &page.Subscriptions[i]
+	}
+	return page, s.withEffective(ctx, listed)
 }
 
 // subscriptionsOf are those of an execution and to a topic; "" is any.

@@ -53,7 +53,21 @@ func (s *Service) observers(ctx context.Context, q protocol.ObserversRequest) (p
 		}
 		page.Observers = append(page.Observers, info)
 	}
+	if err := s.membersEffective(ctx, page.Observers); err != nil {
+		return page, err
+	}
 	return page, s.ownersOf(ctx, page.Observers)
+}
+
+// membersEffective adds what holds of the members where their queues are.
+func (s *Service) membersEffective(ctx context.Context, observers []protocol.ObserverInfo) error {
+	var members []*protocol.SubscriptionInfo
+	for i := range observers {
+		for k := range observers[i].Members {
+			members = append(members, &observers[i].Members[k])
+		}
+	}
+	return s.withEffective(ctx, members)
 }
 
 // observersPage is how many observers a page has at most, so that it stays a

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { meshtest.Main(m) }
 
 // silence is short, so that the tests of it are, and long enough for who is not to be
 // taken for silent on a machine that is slow.
-const silence = 1500 * time.Millisecond
+const silence = 3 * time.Second
 
 func mustStart(t *testing.T, s *natsserver.Server, o registry.Options) *registry.Service {
 	t.Helper()

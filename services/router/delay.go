@@ -24,6 +24,11 @@ func (l *lane) wait(e *broker.Entry, meta broker.Meta) bool {
 	if r == nil {
 		return l.storeOf(e).Retry(e, meta)
 	}
+	return l.waitHere(r, e, meta)
+}
+
+// waitHere has an entry of a broker wait in the mesh.
+func (l *lane) waitHere(r *remote, e *broker.Entry, meta broker.Meta) bool {
 	m := r.store.Message(e)
 	return m != nil && r.store.Leave(e, func(kept func()) bool { return l.adopt(e, m, meta, kept) })
 }

@@ -345,7 +345,7 @@ func (l *lane) unpark(q *queue) {
 
 // remembering is where a publish goes that is to go to a store: if another has taken the
 // same before, under its id, that answers it.
-func (l *lane) remembering(p *broker.Publish, to broker.Store) broker.Store {
+func (l *lane) remembering(p broker.Publish, to broker.Store) broker.Store {
 	if p.Dedup == "" || len(l.remotes) == 0 || remembers(to, p) {
 		return to
 	}
@@ -360,7 +360,7 @@ func (l *lane) remembering(p *broker.Publish, to broker.Store) broker.Store {
 	return to
 }
 
-func remembers(s broker.Store, p *broker.Publish) bool {
+func remembers(s broker.Store, p broker.Publish) bool {
 	r, can := s.(broker.Remembering)
 	return can && r.Remembers(p)
 }

@@ -81,6 +81,14 @@ func (p *placement) place(id string) *protocol.PlacedBroker {
 	return nil
 }
 
+// nameOf is how a broker is called.
+func (p *placement) nameOf(id string) string {
+	if at := p.place(id); at != nil {
+		return at.Name
+	}
+	return id
+}
+
 // fixedPlacement is that of the options, for a mesh whose configuration says
 // nothing of brokers.
 func (s *Service) fixedPlacement() error {

@@ -310,7 +310,7 @@ func (l *lane) stage(p *publication) error {
 	}
 	l.prioritize(p, q)
 	out := broker.Publish{Message: &p.message, Queue: q.name, Due: p.due, Spans: p.spans(l.s.tracer), Dedup: p.dedup, Tag: p}
-	p.by = l.remembering(&out, q.storeOfPublish(p.due))
+	p.by = l.remembering(out, q.storeOfPublish(p.due))
 	p.at = p.by
 	if err := p.by.Publish(out); err != nil {
 		return err

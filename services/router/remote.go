@@ -50,10 +50,7 @@ func wordsFor(name, durability string) words {
 // attachRemotes has a store on each of the placement's brokers.
 func (l *lane) attachRemotes() {
 	for _, b := range l.placed.brokers {
-		name := b.id
-		if at := l.placed.place(b.id); at != nil {
-			name = at.Name
-		}
+		name := l.placed.nameOf(b.id)
 		if r := l.remoteOf(b.id); r != nil && r.remoteBroker == b {
 			r.words = wordsFor(name, b.Durability())
 			continue
@@ -420,7 +417,7 @@ func (l *lane) publishTopic(p *publication, copies []broker.Copy) error {
 		p.parts = append(p.parts, part{l.store, own})
 	}
 	repeat := broker.Publish{Topic: p.route.topic, Dedup: p.dedup}
-	if at := l.remembering(&repeat, p.parts[0].store); at != p.parts[0].store {
+	if at := l.remembering(repeat, p.parts[0].store); at != p.parts[0].store {
 		p.parts = []part{{at, copies}}
 	}
 	p.by = p.parts[0].store

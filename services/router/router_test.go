@@ -210,8 +210,8 @@ func TestNewOwnerWaitsForSilentWorkersOnlySoLong(t *testing.T) {
 	p.next()
 	f.must(s.Stop(context.Background()))
 	p.claiming(nil)
-	f.router("b", nil)
 	began := time.Now()
+	f.router("b", nil)
 	m := p.next()
 	if waited := time.Since(began); waited < protocol.WorkerSilence/2 {
 		t.Errorf("delivered again after %v, while its worker might run it", waited)

@@ -92,34 +92,6 @@ func routerReplaced(t *testing.T, server *live.Artemis) {
 	p.noErrors()
 }
 
-// TestVanishing: a message whose workers vanish again and again is dead in the end,
-// at its first attempt and with that reason; others in its queue are handled.
-func TestVanishing(t *testing.T) {
-	t.Parallel()
-	server := shared(t)
-	p := on(t, server, server.URL())
-	poison := p.publish(client.Queue("vanishing", "tasks"), harness.Hold)
-	for n := range protocol.MaxVanished {
-		w := harness.StartWorker(p, harness.WorkerSpec{URL: p.mesh.URL, Execution: "vanishing", Route: "tasks", Concurrency: 2})
-		if d := w.Delivery(); d.Data != harness.Hold || d.Attempt != 1 {
-			p.Errorf("worker %d has %+v", n, d)
-		}
-		p.publish(client.Queue("vanishing", "tasks"), "neighbour") // now that the mesh misses the worker before
-		harness.Await(p, "the neighbour to be handled", func() bool {
-			return p.mesh.Queue("vanishing", "tasks").Counters[protocol.CountAcknowledged] == uint64(n+1)
-		})
-		w.Kill()
-	}
-	p.awaitRest("vanishing", "tasks", 1)
-	dead := p.mesh.Dead("/queue/vanishing/tasks")
-	if len(dead) != 1 || dead[0].MessageID != poison.MessageID || dead[0].Reason != protocol.ReasonVanished || dead[0].Attempts != 1 {
-		p.Errorf("dead are %+v", dead)
-	}
-	if q := p.mesh.Queue("vanishing", "tasks"); q.Counters[protocol.CountVanished] != protocol.MaxVanished || q.Counters[protocol.CountFailed] != 0 {
-		p.Errorf("counted are %v", q.Counters)
-	}
-}
-
 // TestKilledRouter: what waits at the broker comes in its own time when the router is
 // killed meanwhile, and at once if it was let go before that.
 func TestKilledRouter(t *testing.T) {

@@ -16,8 +16,10 @@ import (
 // TestAlone: pipelines run on each broker that keeps messages when it is the only one
 // there is.
 func TestAlone(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
 			m := harness.Start(t, "--config", harness.Configuration(t, "adapter: "+k.start(t)))
 			p := &pipeline{T: t, kind: k, mesh: m, client: m.Connect()}
 			p.apart()

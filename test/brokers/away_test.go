@@ -11,7 +11,8 @@ import (
 
 // TestAway: what brokers hold is in all numbers, and of what is on a broker that is away nobody is told that it is not there, or
 // to publish it again. Once the broker is back it is all there.
-func TestAway(t *testing.T) {
+func TestAway(t *testing.T) { //nolint:tparallel // its parts count what the mesh has
+	t.Parallel()
 	rabbit, artemis := live.SharedRabbitMQ(t), live.SharedArtemis(t)
 	links := map[string]*harness.Link{"rabbit": harness.NewLink(t, rabbit.Address()), "stomp": harness.NewLink(t, artemis.Address())}
 	at := strings.Replace(rabbit.VirtualHost(t), rabbit.Address(), links["rabbit"].Address(), 1)

@@ -19,6 +19,7 @@ import (
 // is away their lines have failed, and those of the others have not; afterwards nothing
 // of it is left there.
 func TestDiagnosis(t *testing.T) {
+	t.Parallel()
 	server := live.SharedRabbitMQ(t)
 	at, err := url.Parse(server.VirtualHost(t))
 	if err != nil {

@@ -25,21 +25,23 @@ const backoff = 200 * time.Millisecond
 func TestTogether(t *testing.T) {
 	traces := harness.StartCollector(t)
 	m := onAll(t)
-	t.Run("Places", func(t *testing.T) {
-		for _, k := range kinds {
-			for place, walk := range map[string]func(*journey, kind){"Queue": (*journey).toQueue, "Topic": (*journey).toTopic, "Jobs": (*journey).toJobs} {
-				t.Run(k.name+place, func(t *testing.T) {
-					t.Parallel()
-					mesh := m.For(t)
-					walk(&journey{T: t, mesh: mesh, client: mesh.Connect(), done: make(chan struct{})}, k)
-				})
-			}
+	beside := func(name string, test func(t *testing.T, m *harness.Mesh)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, m.For(t))
+		})
+	}
+	beside("Crashes", crashes) // which takes longest, most of it in waiting
+	for _, k := range kinds {
+		for place, walk := range map[string]func(*journey, kind){"Queue": (*journey).toQueue, "Topic": (*journey).toTopic, "Jobs": (*journey).toJobs} {
+			beside(k.name+place, func(t *testing.T, m *harness.Mesh) {
+				walk(&journey{T: t, mesh: m, client: m.Connect(), done: make(chan struct{})}, k)
+			})
 		}
-	})
-	t.Run("BareTopic", func(t *testing.T) { bareTopic(t, m.For(t)) })
-	t.Run("Passing", func(t *testing.T) { passing(t, m.For(t)) })
-	t.Run("Crashes", func(t *testing.T) { crashes(t, m.For(t)) })
-	t.Run("OneTrace", func(t *testing.T) { oneTrace(t, m.For(t), traces) })
+	}
+	beside("BareTopic", bareTopic)
+	beside("Passing", passing)
+	beside("OneTrace", func(t *testing.T, m *harness.Mesh) { oneTrace(t, m, traces) })
 }
 
 // journey is the life of one message: it fails, is rejected when it comes again, is a
@@ -246,8 +248,9 @@ func crashes(t *testing.T, m *harness.Mesh) {
 			spec.Also = append(spec.Also, k.execution())
 		}
 	}
+	heir := harness.StartWorker(t, spec)
 	for n := range protocol.MaxVanished {
-		w := harness.StartWorker(t, spec)
+		w := heir
 		for range kinds {
 			if e := w.Delivery(); deadly[e.ID].name == "" || e.Attempt != 1 {
 				t.Errorf("worker %d has %+v", n, e)
@@ -261,6 +264,7 @@ func crashes(t *testing.T, m *harness.Mesh) {
 				return m.Queue(k.execution(), spec.Route).Counters[protocol.CountAcknowledged] == uint64(n+1)
 			})
 		}
+		heir = harness.StartWorker(t, spec)
 		w.Kill()
 	}
 	for id, k := range deadly {

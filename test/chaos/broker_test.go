@@ -27,7 +27,7 @@ func finishOn(l *load, amqpURL string) {
 	l.stop()
 	l.running.Wait()
 	harness.Await(l.t, "the mesh is ready", func() bool { return unready(l.t, l.mesh) == "" })
-	queues := l.mesh.AwaitRest(l.execution, 2*time.Minute)
+	queues := l.mesh.AwaitRest(l.execution, harness.Guard)
 	n := l.audit.CheckKept(l.t, l.mesh, l.execution)
 	l.t.Logf("%d messages, %d deliveries", n, l.audit.Runs())
 	conn, err := amqp.Dial(amqpURL)

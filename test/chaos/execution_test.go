@@ -116,7 +116,7 @@ func (x *closing) publish(ctx context.Context) {
 // close closes, again and again until that is answered.
 func (x *closing) close(ctx context.Context) {
 	for ctx.Err() == nil {
-		if _, err := x.mesh.Close(x.id, x.purge); err == nil {
+		if _, err := x.mesh.TryClose(x.id, x.purge); err == nil {
 			x.mu.Lock()
 			x.closed = true
 			x.mu.Unlock()
@@ -129,7 +129,7 @@ func (x *closing) close(ctx context.Context) {
 func (x *closing) awaitGone() {
 	x.t.Helper()
 	harness.Await(x.t, x.id+" to be gone", func() bool {
-		closed, err := x.mesh.Close(x.id, x.purge)
+		closed, err := x.mesh.TryClose(x.id, x.purge)
 		return err == nil && closed.State == protocol.ExecutionGone
 	})
 	var left map[string]protocol.QueueInfo

@@ -200,14 +200,14 @@ func (l *load) operate(ctx context.Context) {
 }
 
 func (l *load) redrive(what protocol.DeadActRequest) {
-	if n, err := l.mesh.Redrive(what); err == nil { // what was redriven without an answer, the deliveries tell
+	if n, err := l.mesh.TryRedrive(what); err == nil { // what was redriven without an answer, the deliveries tell
 		l.redriven.Add(n)
 	}
 }
 
 func (l *load) discard(id string) {
 	l.audit.Discarding(id)
-	if n, err := l.mesh.Discard(protocol.DeadActRequest{MessageID: id}); err == nil && n == 1 {
+	if n, err := l.mesh.TryDiscard(protocol.DeadActRequest{MessageID: id}); err == nil && n == 1 {
 		l.audit.Discarded(id)
 		l.discarded.Add(1)
 	}

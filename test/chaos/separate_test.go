@@ -188,12 +188,15 @@ func TestALongHandlerOutlivesItsRouters(t *testing.T) {
 	}
 }
 
-// publishUntilStored publishes again while the mesh is away.
+// publishUntilStored publishes again while the mesh is away, with more and more
+// patience: it may be there, and slow.
 func publishUntilStored(t *testing.T, c *client.Client, to client.Destination, data []byte, opts ...client.PublishOption) {
 	t.Helper()
+	within := 500 * time.Millisecond
 	harness.Await(t, "a publish is answered", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
+		within += within / 2
 		_, err := c.Publish(ctx, to, data, opts...)
 		return err == nil
 	})

@@ -79,8 +79,9 @@ func TestWorkerCutOff(t *testing.T) {
 	if n[protocol.CountAcknowledged] != 1 || n[protocol.CountVanished] != 1 {
 		t.Errorf("counted %v", n)
 	}
+	// It may be told more than once, as nobody knows whether it came the first time.
 	harness.Await(t, "one of the two answers is counted as superseded", func() bool {
-		return b.m.Metric("waybill_superseded_total") == 1
+		return b.m.Metric("waybill_superseded_total") >= 1
 	})
 	if lost := b.m.Metric("waybill_lost_total"); lost != 0 {
 		t.Errorf("%v answers are counted as lost", lost)
@@ -90,7 +91,7 @@ func TestWorkerCutOff(t *testing.T) {
 // A network that goes silent without a word is noticed too, by the silence.
 func TestSilentNetwork(t *testing.T) {
 	t.Parallel()
-	const noticed = protocol.WorkerSilence + 10*time.Second
+	const noticed = protocol.WorkerSilence + 30*time.Second // for a machine that is slow
 	b := startBetween(t)
 	id := publish(t, b.publisher, "e", "r", []byte("x"))
 	same(t, b.first.next(t), id, 1, 0)

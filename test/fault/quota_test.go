@@ -37,14 +37,17 @@ func TestFullQueue(t *testing.T) {
 	m := startWith(t, "limits: {queue_messages: 3}")
 	c := m.Connect()
 	h := newHandle()
-	w := work(t, c, "e", "r", h.run, client.Concurrency(1), client.Backoff(time.Second))
+	w := work(t, c, "e", "r", h.run, client.Concurrency(1), client.Backoff(time.Hour))
 	retried := publish(t, c, "e", "r", []byte("fails once"))
 	h.next(t)
 	h.answer <- errOnPurpose
 	dead := publish(t, c, "e", "r", []byte("is rejected"))
 	h.next(t)
 	h.answer <- client.Reject(errOnPurpose)
-	harness.Await(t, "it is dead", func() bool { return m.Queue("e", "r").Dead == 1 })
+	harness.Await(t, "one waits and one is dead", func() bool {
+		q := m.Queue("e", "r")
+		return q.Waiting == 1 && q.Dead == 1
+	})
 	if err := w.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +65,9 @@ func TestFullQueue(t *testing.T) {
 	}
 	publish(t, c, "e", "other", nil)
 
+	if answer := m.Run("retry", "now", retried); answer.Code != 0 {
+		t.Errorf("the command answers %+v", answer)
+	}
 	harness.Await(t, "the failed one is back", func() bool { return m.Queue("e", "r").Ready == 4 })
 	if n, err := m.Redrive(protocol.DeadActRequest{MessageID: dead}); n != 1 || err != nil {
 		t.Errorf("redriven: %d, %v", n, err)

@@ -13,7 +13,7 @@ import (
 // one gets the same attempt, soon.
 func TestKilledWorker(t *testing.T) {
 	t.Parallel()
-	const soon = 20 * time.Second
+	const soon = 30 * time.Second // on a machine that is slow
 	m := harness.Start(t)
 	c := m.Connect()
 	spec := harness.WorkerSpec{URL: m.URL, Execution: "e", Route: "r", Backoff: 50 * time.Millisecond}
@@ -39,30 +39,6 @@ func TestKilledWorker(t *testing.T) {
 	counters := m.AwaitRest("e", harness.Guard)["/queue/e/r"].Counters
 	if counters[protocol.CountVanished] != 1 || counters[protocol.CountFailed] != 1 || counters[protocol.CountAcknowledged] != 1 {
 		t.Errorf("counted %v", counters)
-	}
-}
-
-// A message that kills whoever touches it does not do so for ever.
-func TestMessageThatKillsItsWorkers(t *testing.T) {
-	t.Parallel()
-	m := harness.Start(t)
-	c := m.Connect()
-	spec := harness.WorkerSpec{URL: m.URL, Execution: "e", Route: "r"}
-	id := publish(t, c, "e", "r", []byte(harness.Hold))
-	for range protocol.MaxVanished {
-		w := harness.StartWorker(t, spec)
-		if e := w.Delivery(); e.ID != id || e.Attempt != 1 {
-			t.Fatalf("unexpected: %+v", e)
-		}
-		w.Kill()
-	}
-	q := m.AwaitRest("e", harness.Guard)["/queue/e/r"]
-	letters := m.Dead("/queue/e/r")
-	if len(letters) != 1 || letters[0].MessageID != id || letters[0].Reason != protocol.ReasonVanished || letters[0].Attempts != 1 {
-		t.Errorf("dead letters: %+v", letters)
-	}
-	if q.Counters[protocol.CountVanished] != protocol.MaxVanished || q.Counters[protocol.CountFailed] != 0 {
-		t.Errorf("counted %v", q.Counters)
 	}
 }
 

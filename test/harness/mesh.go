@@ -54,6 +54,21 @@ func StartOn(t testing.TB, data string, args ...string) *Mesh {
 	return m
 }
 
+// show tells what the mesh holds and has counted, if its test has failed.
+func (m *Mesh) show() {
+	if !m.t.Failed() || m.URL == "" || m.process.Ended() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, what := range []string{"queue", "broker"} {
+		cmd := exec.CommandContext(ctx, Binary(m.t), what, "ls", "--json")
+		cmd.Env = environment("WAYBILL_NATS=" + m.URL)
+		said, err := cmd.CombinedOutput()
+		m.t.Logf("in the end, %s ls says (%v):\n%s", what, err, said[:min(len(said), keepOutput)])
+	}
+}
+
 // Up runs `waybill up` on a data directory and free ports, and does not expect
 // it to become a mesh.
 func Up(t testing.TB, data string, args ...string) *Process {
@@ -70,6 +85,7 @@ func up(t testing.TB, data, listen, web string, args []string) *Process {
 func (m *Mesh) start(listen, web string) {
 	m.t.Helper()
 	m.process = up(m.t, m.Data, listen, web, m.args)
+	m.t.Cleanup(m.show)
 	m.URL = m.process.Printed(natsURL)[0]
 	m.HTTP = m.process.Printed(httpURL)[0]
 	Await(m.t, "the mesh is ready", func() bool {

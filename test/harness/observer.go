@@ -31,5 +31,5 @@ func (m *Mesh) AwaitObserver(queue string, state protocol.ObserverState) (info p
 
 // RemoveObserver removes an observer or a group once.
 func (m *Mesh) RemoveObserver(queue string) (protocol.ObserverRemoved, error) {
-	return ask[protocol.ObserverRemoved](m.t.Context(), m.nc, protocol.SubjectObserverRemove, protocol.ObserverRemoveRequest{Queue: queue})
+	return askWithin[protocol.ObserverRemoved](m.t.Context(), m.nc, Guard, protocol.SubjectObserverRemove, protocol.ObserverRemoveRequest{Queue: queue})
 }

@@ -15,17 +15,21 @@ import (
 )
 
 const (
-	askTimeout = 5 * time.Second
+	askTimeout = 5 * time.Second // before a question is asked again
 	pageSize   = 500
 )
 
 // ask is one question to a service of the mesh, as an operator's program asks it.
-func ask[A any](ctx context.Context, nc *nats.Conn, subject string, question any) (answer A, err error) {
+func ask[A any](ctx context.Context, nc *nats.Conn, subject string, question any) (A, error) {
+	return askWithin[A](ctx, nc, askTimeout, subject, question)
+}
+
+func askWithin[A any](ctx context.Context, nc *nats.Conn, within time.Duration, subject string, question any) (answer A, err error) {
 	body, err := json.Marshal(question)
 	if err != nil {
 		return answer, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	msg, err := nc.RequestWithContext(ctx, subject, body)
 	if err != nil {
@@ -199,23 +203,44 @@ func (m *Mesh) Letter(id string) protocol.DeadLetter {
 	return must[protocol.DeadLetter](m, protocol.SubjectDeadShow, protocol.DeadShowRequest{MessageID: id})
 }
 
-// Redrive redrives once and says how many letters that was. Without an answer,
-// which is an error, it may have been done.
+// Redrive redrives once and says how many letters that was.
 func (m *Mesh) Redrive(what protocol.DeadActRequest) (int64, error) {
-	answer, err := ask[protocol.DeadActReply](m.t.Context(), m.nc, protocol.SubjectDeadRedrive, what)
-	return answer.Count, err
+	return m.act(Guard, protocol.SubjectDeadRedrive, what)
 }
 
 // Discard discards, as Redrive redrives.
 func (m *Mesh) Discard(what protocol.DeadActRequest) (int64, error) {
-	answer, err := ask[protocol.DeadActReply](m.t.Context(), m.nc, protocol.SubjectDeadDiscard, what)
+	return m.act(Guard, protocol.SubjectDeadDiscard, what)
+}
+
+// TryRedrive is Redrive on a mesh that may go away: it does not wait for long. Without
+// an answer, which is an error, it may have been done.
+func (m *Mesh) TryRedrive(what protocol.DeadActRequest) (int64, error) {
+	return m.act(askTimeout, protocol.SubjectDeadRedrive, what)
+}
+
+// TryDiscard discards, as TryRedrive redrives.
+func (m *Mesh) TryDiscard(what protocol.DeadActRequest) (int64, error) {
+	return m.act(askTimeout, protocol.SubjectDeadDiscard, what)
+}
+
+func (m *Mesh) act(within time.Duration, subject string, what protocol.DeadActRequest) (int64, error) {
+	answer, err := askWithin[protocol.DeadActReply](m.t.Context(), m.nc, within, subject, what)
 	return answer.Count, err
 }
 
-// Close closes or purges an execution once. Without an answer, which is an error,
-// it may have been done.
+// Close closes or purges an execution once.
 func (m *Mesh) Close(execution string, purge bool) (protocol.Execution, error) {
-	return ask[protocol.Execution](m.t.Context(), m.nc, protocol.SubjectExecutionClose,
+	return m.close(Guard, execution, purge)
+}
+
+// TryClose is Close on a mesh that may go away, as TryRedrive is Redrive.
+func (m *Mesh) TryClose(execution string, purge bool) (protocol.Execution, error) {
+	return m.close(askTimeout, execution, purge)
+}
+
+func (m *Mesh) close(within time.Duration, execution string, purge bool) (protocol.Execution, error) {
+	return askWithin[protocol.Execution](m.t.Context(), m.nc, within, protocol.SubjectExecutionClose,
 		protocol.ExecutionCloseRequest{Execution: execution, Purge: purge})
 }
 
@@ -234,7 +259,7 @@ func (m *Mesh) Stats() map[string]protocol.Stats {
 	stats := make(map[string]protocol.Stats)
 	for _, service := range []string{"router", "retry", "dlq", "registry"} {
 		for stats[service].Service == "" {
-			msg, err := answers.NextMsg(askTimeout)
+			msg, err := answers.NextMsg(Guard)
 			if err != nil {
 				m.t.Fatalf("no stats of %s (only %v): %v", service, stats, err)
 			}

@@ -55,6 +55,7 @@ func StartSeparateOn(t testing.TB, data string, copies map[string]int) *Separate
 			m.Add(service, fmt.Sprintf("%s-%d", service, i+1))
 		}
 	}
+	t.Cleanup(m.show)
 	m.HTTP = m.instances["gateway-1"].web()
 	m.AwaitReady()
 	return m

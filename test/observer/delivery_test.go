@@ -169,9 +169,10 @@ func TestAFunctionThatIsNotServed(t *testing.T) {
 	for _, payload := range []string{"first", "second"} {
 		m.AwaitObserver(queueOf("a"), protocol.ObserverNotActive)
 		publish(t, c, 1, payload)
-		if q := m.QueueNamed(queueOf("a")); q.Ready != 1 || q.InFlight != 0 {
-			t.Errorf("while it is not served: %+v", q)
-		}
+		harness.Await(t, "it waits, in nobody's hands", func() bool {
+			q := m.QueueNamed(queueOf("a"))
+			return q.Ready == 1 && q.InFlight == 0
+		})
 		f := serve()
 		if got := harness.Receive(t, "the delivery", attempts); got != payload {
 			t.Errorf("got %q", got)
@@ -218,7 +219,7 @@ func TestCallsThatTakeTooLong(t *testing.T) {
 	close(release)
 	running.Wait()
 	harness.Await(t, "the late answers are counted", func() bool {
-		return m.Stats()["router"].Counters[protocol.CountSuperseded] == 3
+		return m.Stats()["router"].Counters[protocol.CountSuperseded] >= 3
 	})
 	q := balanced(t, m, queueOf("slow"))
 	if q.Dead != 1 || q.Counters[protocol.CountFailed] != 3 || q.Counters[protocol.CountAcknowledged] != 0 {

@@ -68,7 +68,7 @@ func TestAKilledObserverComesBack(t *testing.T) {
 func TestNobodyExpiresWhileTheMeshIsAway(t *testing.T) {
 	t.Parallel()
 	m := harness.Start(t)
-	const grace = 5000
+	const grace = 15000
 	m.Set(settings(grace, grace))
 	d := newDiary(t)
 	there := m.Connect(client.Name("there"))

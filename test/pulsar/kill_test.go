@@ -1,6 +1,7 @@
 package pulsar_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,11 +51,16 @@ func TestRefusedStarts(t *testing.T) {
 	server := live.SharedPulsar(t)
 	acts := server.Namespace(t)
 	server.Admin(t, "POST", "namespaces/"+live.Tenant+"/"+acts+"/messageTTL", 60, nil)
-	away := harness.Configuration(t, "adapter:\n  name: pulsar\n  config:\n    url: pulsar://token:s3cret@127.0.0.1:1\n    admin_url: http://127.0.0.1:1\n")
+	at := func(url, admin string) []string {
+		return []string{"--config", harness.Configuration(t, fmt.Sprintf("adapter: {name: pulsar, config: {url: %q, admin_url: %q}}\n", url, admin))}
+	}
+	const away = "pulsar://token:s3cret@127.0.0.1:1"
 	for want, args := range map[string][]string{
-		"127.0.0.1:1":   {"--config", away},
-		"message TTL":   harness.OnPulsar(t, server, acts, waits),
-		"public/nobody": harness.OnPulsar(t, server, "nobody", waits),
+		"the broker pulsar at pulsar://127.0.0.1:1 cannot be reached: dial tcp 127.0.0.1:1: connect: connection refused; start it, or correct url": at(away, server.AdminURL()),
+		"connect: connection refused; start it, or correct admin_url":                                                                              at(server.URL(), "http://127.0.0.1:1"),
+		"does not answer as Pulsar does": at(strings.Replace(server.AdminURL(), "http:", "pulsar:", 1), server.AdminURL()),
+		"message TTL":                    harness.OnPulsar(t, server, acts, waits),
+		"public/nobody":                  harness.OnPulsar(t, server, "nobody", waits),
 	} {
 		up := harness.Up(t, filepath.Join(t.TempDir(), "data"), args...)
 		if code := up.Exit(harness.Guard); code == 0 || !strings.Contains(up.Output(), want) || strings.Contains(up.Output(), "s3cret") {

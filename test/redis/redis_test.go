@@ -131,15 +131,19 @@ func (p *place) commandLine() {
 // refused: what Redis does not have is refused in the words people know.
 func (p *place) refused() {
 	const none = "RedisAdapter does not support DLQ operations (pub/sub only)"
-	for function, input := range map[string]string{
-		protocol.FunctionRedrive:        `{"queue":"orders"}`,
-		protocol.FunctionRedriveMessage: `{"topic":"orders","message_id":"0190a1b2-0000-7000-8000-000000000000"}`,
-		protocol.FunctionDiscardMessage: `{"queue":"orders","message_id":"0190a1b2-0000-7000-8000-000000000000"}`,
-		protocol.FunctionDLQMessages:    `{"topic":"orders"}`,
+	for _, call := range [][2]string{
+		{protocol.FunctionRedrive, `{"queue":"orders"}`},
+		{protocol.FunctionRedriveMessage, `{"topic":"orders","message_id":"0190a1b2-0000-7000-8000-000000000000"}`},
+		{protocol.FunctionRedriveMessage, `{"topic":"orders","message_id":"none-of-these"}`},
+		{protocol.FunctionDiscardMessage, `{"queue":"orders","message_id":"0190a1b2-0000-7000-8000-000000000000"}`},
+		{protocol.FunctionDLQMessages, `{"topic":"orders"}`},
 	} {
-		if out := p.mesh.Run("call", function, input); out.Code == 0 || !strings.Contains(out.Stderr, none) {
-			p.Errorf("%s: code %d, %s%s", function, out.Code, out.Stdout, out.Stderr)
+		if out := p.mesh.Run("call", call[0], call[1]); out.Code == 0 || !strings.Contains(out.Stderr, none) {
+			p.Errorf("%s: code %d, %s%s", call, out.Code, out.Stdout, out.Stderr)
 		}
+	}
+	if out := p.mesh.Run("call", protocol.FunctionTopicStats, `{"topic":"orders"}`); out.Code != 0 || !strings.Contains(out.Stdout, `"no_dead_letters":"`+none) {
+		p.Errorf("the numbers of a topic: code %d, %s%s", out.Code, out.Stdout, out.Stderr)
 	}
 	for _, args := range [][]string{{"pub", "queue", "e1", "tasks", "x"}, {"queue", "define", "mail"}} {
 		if out := p.mesh.Run(args...); out.Code == 0 || !strings.Contains(out.Stderr, string(protocol.CodeUnsupported)) {

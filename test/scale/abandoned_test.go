@@ -118,7 +118,7 @@ func TestRollingRestart(t *testing.T) {
 					want++
 				}
 			}
-			b.await(want, 2*time.Minute)
+			b.await(want, harness.Guard)
 			b.once(expected)
 		}
 	}

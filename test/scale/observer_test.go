@@ -45,7 +45,7 @@ func TestStuckObserver(t *testing.T) {
 		}
 		p.finish()
 		for _, b := range quick {
-			b.await(n, 2*time.Minute)
+			b.await(n, harness.Guard)
 		}
 	})
 	full := logSize(t, m)

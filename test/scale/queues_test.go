@@ -83,7 +83,7 @@ func TestManyQueues(t *testing.T) {
 	b := newBook(t, e.queues())
 	working := timed(func() {
 		e.work(t, m, b, e.isWorked)
-		b.await(e.active*e.worked, 2*time.Minute)
+		b.await(e.active*e.worked, harness.Guard)
 	})
 	awaitCount(t, m, protocol.CountAcknowledged, e.active*e.worked)
 	memory := m.Process().Memory()

@@ -50,7 +50,11 @@ func TestWhatAHandlerReturnsIsTheOutcome(t *testing.T) {
 		"late":    {protocol.Failed, "timeout_ms"},
 		"cancel":  {protocol.Failed, "context canceled"},
 	} {
-		s.deliver(w, delivery{lane: "lane", token: name, data: name, timeout: 300 * time.Millisecond})
+		limit := guard
+		if name == "late" {
+			limit = 300 * time.Millisecond
+		}
+		s.deliver(w, delivery{lane: "lane", token: name, data: name, timeout: limit})
 		got := receive(t, told)
 		wantOutcome(t, got, name, want.outcome)
 		if !strings.Contains(string(got.Data), want.text) {
@@ -157,14 +161,16 @@ func TestConcurrencyIsNeverExceededNorWasted(t *testing.T) {
 func TestAnOverdueHandlerNoLongerCounts(t *testing.T) {
 	s := startStandIn(t)
 	told := s.outcomes("lane")
-	release := make(chan struct{})
+	begun, release := make(chan struct{}, 1), make(chan struct{})
 	w := s.work(s.connect(), func(_ context.Context, d *client.Delivery) error {
 		if string(d.Data) == "stuck" {
+			begun <- struct{}{}
 			<-release
 		}
 		return nil
 	}, client.Concurrency(1))
-	s.deliver(w, delivery{lane: "lane", token: "a", data: "stuck", timeout: 50 * time.Millisecond})
+	s.deliver(w, delivery{lane: "lane", token: "a", data: "stuck", timeout: time.Second})
+	receive(t, begun)
 	s.deliver(w, delivery{lane: "lane", token: "b", timeout: guard})
 	wantOutcome(t, receive(t, told), "b", protocol.Acknowledged)
 	close(release)
@@ -348,6 +354,7 @@ func TestAWarningAt80PercentNamesTheSetting(t *testing.T) {
 			until(t, logs, func(line string) bool {
 				return strings.Contains(line, "80 %") && strings.Contains(line, "timeout_ms") && strings.Contains(line, d.ID)
 			})
+			return nil
 		}
 		return ctx.Err()
 	})

@@ -163,7 +163,7 @@ func TestLinksOutliveTheMesh(t *testing.T) {
 	m := harness.Start(t)
 	f := &foreign{plain: startPlain(t, m, "run"), c: c}
 	const trace = "cccccccc16cd43dd8448eb211c80319c"
-	f.backoff = 4 * time.Second
+	f.backoff = time.Hour
 	f.hello(t)
 	f.publish(t, nats.Header{protocol.HeaderTraceparent: {parent(trace, appSpan)}})
 	f.answer(t, f.delivery(t), protocol.Failed)
@@ -172,6 +172,9 @@ func TestLinksOutliveTheMesh(t *testing.T) {
 	m.Kill()
 	m.Restart()
 	f.hello(t)
+	if released := m.Run("retry", "now", f.execution+"/step"); released.Code != 0 {
+		t.Fatalf("letting it go: %+v", released)
+	}
 	f.answer(t, f.delivery(t), protocol.Acknowledged)
 	second := f.c.Await(t, 2, trace, "deliver ")[1]
 	if want := []string{appSpan, first.ID}; !slices.Equal(second.Linked, want) {

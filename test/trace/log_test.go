@@ -56,13 +56,20 @@ func TestNoLogHasAPayload(t *testing.T) {
 			return nil
 		}
 	}
-	if _, err := cl.Work(t.Context(), "run", "step", handler, client.Timeout(300*time.Millisecond), client.MaxRetries(2), client.Backoff(time.Millisecond)); err != nil {
-		t.Fatal(err)
+	retries := []client.WorkOption{client.MaxRetries(2), client.Backoff(time.Millisecond)}
+	for route, opts := range map[string][]client.WorkOption{"step": retries, "slow": append(retries, client.Timeout(300*time.Millisecond))} {
+		if _, err := cl.Work(t.Context(), "run", route, handler, opts...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	const trace = "eeeeeeee16cd43dd8448eb211c80319c"
 	send := func(what string) {
 		t.Helper()
-		if _, err := cl.Publish(t.Context(), client.Queue("run", "step"), []byte(payload), client.Header("do", what),
+		route := "step"
+		if what == "wait" {
+			route = "slow"
+		}
+		if _, err := cl.Publish(t.Context(), client.Queue("run", route), []byte(payload), client.Header("do", what),
 			client.Header(protocol.HeaderTraceparent, parent(trace, appSpan))); err != nil {
 			t.Fatal(err)
 		}
@@ -72,13 +79,13 @@ func TestNoLogHasAPayload(t *testing.T) {
 		for _, what := range []string{"", "fail", "reject", "wait"} {
 			send(what)
 		}
-		harness.Await(t, "three are dead letters", func() bool { return len(m.Dead("/queue/run/step")) == 3 })
+		harness.Await(t, "three are dead letters", func() bool { return len(m.Dead("")) == 3 })
 	}
 	round()
 	if n, err := m.Redrive(protocol.DeadActRequest{All: true}); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}
-	harness.Await(t, "they are dead letters again", func() bool { return len(m.Dead("/queue/run/step")) == 3 })
+	harness.Await(t, "they are dead letters again", func() bool { return len(m.Dead("")) == 3 })
 	if n, err := m.Discard(protocol.DeadActRequest{All: true}); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}

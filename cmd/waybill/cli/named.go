@@ -104,19 +104,23 @@ func (c *queueShowCmd) Run(a *app) error {
 func reportNamed(a *app, q *operate.NamedQueue) {
 	d, holds := &q.Config, &q.Holds
 	ready, waiting, dead := counts(holds)
+	e := effective(q.Effective, d.MaxRetries, d.BackoffMs)
 	lines := [][2]string{
 		{"queue", q.Queue}, {"type", string(d.Type)},
 		{"holds", fmt.Sprintf("%v ready, %d in flight, %v waiting, %v dead", ready, holds.InFlight, waiting, dead)},
-		{"concurrency", strconv.Itoa(d.Concurrency)}, {"max retries", strconv.Itoa(d.MaxRetries)},
-		{"backoff", milliseconds(d.BackoffMs)}, {"timeout", milliseconds(d.TimeoutMs)},
+		{"concurrency", strconv.Itoa(d.Concurrency)}, {"max retries", strconv.Itoa(e.MaxRetries)},
+		{"backoff", backoff(&e)}, {"timeout", milliseconds(d.TimeoutMs)},
 	}
-	for _, more := range [][2]string{{"group field", d.MessageGroupField}, {"on dead letter", string(d.OnDeadLetter)}, {"priority field", d.PriorityField}} {
+	for _, more := range [][2]string{{"broker", e.Broker}, {"unmet", e.Unmet}, {"group field", d.MessageGroupField}, {"on dead letter", string(d.OnDeadLetter)}, {"priority field", d.PriorityField}} {
 		if more[1] != "" {
 			lines = append(lines, more)
 		}
 	}
 	if d.MaxPriority > 0 {
 		lines = append(lines, [2]string{"max priority", strconv.Itoa(d.MaxPriority)})
+	}
+	for _, text := range e.Warnings {
+		lines = append(lines, [2]string{"warning", text})
 	}
 	if holds.Unknown != "" {
 		lines = append(lines, [2]string{unknown, holds.Unknown})

@@ -40,6 +40,9 @@ func (c *observerLsCmd) list(a *app) error {
 		}
 		g.write(a.stdout)
 		sayUnknown(a, observers, func(o *protocol.ObserverInfo) string { return o.Unknown })
+		for i := range observers {
+			sayUnmet(a, observers[i].Members)
+		}
 	})
 }
 
@@ -122,6 +125,9 @@ func reportObserver(a *app, o *protocol.ObserverInfo) {
 			text += ": " + string(protocol.CodeObserverNotActive)
 		}
 		lines = append(lines, [2]string{"member", text})
+		if m.Effective != nil && m.Effective.Unmet != "" {
+			lines = append(lines, [2]string{"unmet", m.Effective.Unmet})
+		}
 	}
 	for _, line := range lines {
 		a.sayf("%-13s %s", line[0], line[1])

@@ -141,11 +141,43 @@ func (c *subscriptionLsCmd) list(a *app) error {
 		}
 		g := newGrid("NAME", "QUEUE", "WORKER", "CONCURRENCY", "TRIES", "BACKOFF", "TIMEOUT", "SINCE", "ID")
 		for _, s := range subscriptions {
-			g.row(s.Name, s.Queue, short(s.WorkerName, 40), concurrency(&s.Subscription), s.MaxRetries,
-				milliseconds(s.BackoffMs), milliseconds(s.TimeoutMs), ago(s.Since), s.ID)
+			e := effective(s.Effective, s.MaxRetries, s.BackoffMs)
+			g.row(s.Name, s.Queue, short(s.WorkerName, 40), concurrency(&s.Subscription), e.MaxRetries,
+				backoff(&e), milliseconds(s.TimeoutMs), ago(s.Since), s.ID)
 		}
 		g.write(a.stdout)
+		sayUnmet(a, subscriptions)
 	})
+}
+
+// effective is what holds, which is what was asked for unless a router says otherwise.
+func effective(e *protocol.Effective, maxRetries int, backoffMs int64) protocol.Effective {
+	if e == nil {
+		return protocol.Effective{MaxRetries: maxRetries, BackoffMs: backoffMs}
+	}
+	return *e
+}
+
+// backoff is the delay before another try.
+func backoff(e *protocol.Effective) string {
+	switch {
+	case e.BackoffMs == 0:
+		return "none"
+	case e.BackoffType == protocol.BackoffFixed:
+		return milliseconds(e.BackoffMs) + " always"
+	}
+	return milliseconds(e.BackoffMs)
+}
+
+// sayUnmet says what the brokers of subscriptions cannot do, each once.
+func sayUnmet(a *app, all []protocol.SubscriptionInfo) {
+	var said []string
+	for i := range all {
+		if e := all[i].Effective; e != nil && e.Unmet != "" && !slices.Contains(said, e.Unmet) {
+			a.sayf("unmet: %s", printable(e.Unmet))
+			said = append(said, e.Unmet)
+		}
+	}
 }
 
 func concurrency(s *protocol.Subscription) any {
@@ -162,7 +194,7 @@ func concurrency(s *protocol.Subscription) any {
 func subscriptions(a *app, execution string) ([]protocol.SubscriptionInfo, error) {
 	all := []protocol.SubscriptionInfo{}
 	for {
-		page, err := ask[protocol.SubscriptionsPage](a, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Execution: execution, Offset: len(all)})
+		page, err := ask[protocol.SubscriptionsPage](a, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Execution: execution, Offset: len(all), Effective: true})
 		if err != nil {
 			return nil, err
 		}

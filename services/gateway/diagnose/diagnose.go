@@ -73,6 +73,9 @@ type Line struct {
 	// until a consumer had it; of the slowest lane.
 	PublishMs float64 `json:"publish_ms"`
 	ConsumeMs float64 `json:"consume_ms"`
+	// Unmet is what the brokers of its queues cannot do of what subscribers ask for, of
+	// some of them: a route was changed since they subscribed.
+	Unmet []string `json:"unmet,omitempty"`
 	// Error is why it is not OK, of the first lane that failed.
 	Error *protocol.Error `json:"error,omitempty"`
 }
@@ -168,7 +171,7 @@ func (l *Line) at(lane string, broker site) {
 func lines(subjects []*subject, probes []*probe) []Line {
 	byNumber := make([]Line, len(subjects))
 	for i, s := range subjects {
-		byNumber[i] = Line{Route: s.route, Topic: s.topic, Queues: s.queues, Lanes: []string{}, OK: true}
+		byNumber[i] = Line{Route: s.route, Topic: s.topic, Queues: s.queues, Lanes: []string{}, OK: true, Unmet: s.unmet}
 	}
 	for _, p := range probes {
 		l := &byNumber[p.subject.number]

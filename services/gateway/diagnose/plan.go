@@ -30,7 +30,8 @@ type subject struct {
 	route, topic string
 	queues       int
 	spots        []spot
-	all          int // the number of lanes there are
+	all          int      // the number of lanes there are
+	unmet        []string // what the brokers of its queues cannot do of what is asked for
 }
 
 // spot is a lane, and the broker where it keeps the messages.
@@ -68,12 +69,12 @@ func find(ctx context.Context, nc *nats.Conn) ([]*subject, error) {
 		return nil, err
 	}
 	for offset := 0; ; {
-		page, err := mesh.Request[protocol.SubscriptionsPage](ctx, nc, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Offset: offset})
+		page, err := mesh.Request[protocol.SubscriptionsPage](ctx, nc, protocol.SubjectSubscription, protocol.SubscriptionsRequest{Offset: offset, Effective: true})
 		if err != nil {
 			return nil, err
 		}
 		for i := range page.Subscriptions {
-			found.add(&page.Subscriptions[i].Subscription)
+			found.add(&page.Subscriptions[i])
 		}
 		if offset += len(page.Subscriptions); !page.More || len(page.Subscriptions) == 0 {
 			return found.list(), nil
@@ -97,7 +98,7 @@ type finder struct {
 	subjects  map[[2]string]*subject
 }
 
-func (f *finder) add(sub *protocol.Subscription) {
+func (f *finder) add(sub *protocol.SubscriptionInfo) {
 	if f.seen[sub.Queue] || scope.OfDiagnosis(sub.Queue) {
 		return
 	}
@@ -113,7 +114,13 @@ func (f *finder) add(sub *protocol.Subscription) {
 	if !slices.Contains(s.spots, at) {
 		s.spots = append(s.spots, at)
 	}
+	if e := sub.Effective; e != nil && e.Unmet != "" && len(s.unmet) < mostUnmet {
+		s.unmet = append(s.unmet, e.Unmet)
+	}
 }
+
+// mostUnmet bounds what a line says of its queues.
+const mostUnmet = 5
 
 // site is the broker of an id.
 func (f *finder) site(id string) site {

@@ -16,6 +16,9 @@ func (r *Report) Text() string {
 	var b strings.Builder
 	for i := range r.Lines {
 		fmt.Fprintln(&b, r.Lines[i].text(width))
+		for _, text := range r.Lines[i].Unmet {
+			fmt.Fprintln(&b, "unmet   "+oneLine(text))
+		}
 	}
 	for i := range r.Brokers {
 		fmt.Fprintln(&b, brokerText(&r.Brokers[i]))

@@ -137,7 +137,7 @@ func KeptNote(id, message string) string { return "kept/" + id + "\n" + message 
 
 // Remembering is a Store that knows for a while what was published to it under an id
 // (Publish.Dedup), so that the same is not stored elsewhere when its queue moves.
-type Remembering interface{ Remembers(p *Publish) bool }
+type Remembering interface{ Remembers(p Publish) bool }
 
 // Hurrying is a Store of a broker on which messages wait for a time that they carry.
 type Hurrying interface {

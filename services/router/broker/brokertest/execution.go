@@ -41,11 +41,10 @@ func (s *suite) executionClosed() {
 	spec := s.on("r")
 	spec.MaxRetries, spec.BackoffMs = 2, 300
 	w := s.worker(spec)
-	s.publish("r", []byte("retried"))
-	retried := w.next()
-	retried.end(protocol.Failed)
 	s.publish("r", []byte("running"))
 	running := w.next()
+	s.publish("r", []byte("retried"))
+	w.next().end(protocol.Failed)
 	s.publish("dead", nil)
 	dying := s.worker(s.on("dead")).next()
 	dying.end(protocol.Rejected)

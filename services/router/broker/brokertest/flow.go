@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
@@ -18,7 +19,7 @@ import (
 // hold up the others.
 func (s *suite) freshFlow() {
 	spec := s.on("r")
-	spec.Concurrency, spec.BackoffMs, spec.MaxRetries = new(4), 60_000, 5
+	spec.Concurrency, spec.BackoffMs, spec.MaxRetries = new(4), 3_600_000, 5
 	w := s.worker(spec)
 	for range 8 {
 		s.publish("r", []byte("fails"))
@@ -167,7 +168,11 @@ func (s *suite) fairness() {
 		specs[i].Concurrency = new(1)
 	}
 	w := s.worker(specs...)
-	few, many := 0, 0
+	first := []delivery{w.next(), w.next()} // one of each: both are consumed
+	for _, d := range first {
+		d.end(protocol.Acknowledged)
+	}
+	few, many := 1, 1
 	for few < 10 {
 		d := w.next()
 		if strings.HasSuffix(d.Subject, w.ids["few"]) {
@@ -218,22 +223,31 @@ func (s *suite) order() {
 
 // budgetOverRestart: what was spent stays spent, what was not is not.
 func (s *suite) budgetOverRestart() {
-	spec := s.on("r")
-	spec.MaxRetries, spec.BackoffMs = 3, 2000
+	s.unhurried("a retry that waits over a restart", 2*time.Second, s.spentOverRestarts)
+}
+
+func (s *suite) spentOverRestarts(route string, wait time.Duration) bool {
+	s.Helper()
+	spec := s.on(route)
+	spec.MaxRetries, spec.BackoffMs = 3, wait.Milliseconds()
 	w := s.worker(spec)
-	s.publish("r", []byte("x"))
+	s.publish(route, []byte("x"))
 	for attempt := 1; attempt <= 3; attempt++ {
 		d := w.next()
 		equal(s, "attempt", d.attempt(), attempt)
 		d.end(protocol.Failed)
-		if attempt < 3 {
-			s.await("r", "the retry to wait", func(q protocol.QueueInfo) bool { return q.Waiting == 1 })
-			s.Restart(s.T)
+		if attempt == 3 {
+			break
 		}
+		if !s.meanwhile(w, route, "the retry to wait", func(q protocol.QueueInfo) bool { return q.Waiting == 1 }) {
+			return false
+		}
+		s.Restart(s.T)
 	}
-	letter := s.awaitLetters("r", 1)[0]
+	letter := s.awaitLetters(route, 1)[0]
 	equal(s, "attempts", letter.Attempts, 3)
-	equal(s, "failed", s.awaitEmpty("r", 1).Counters[protocol.CountFailed], 3)
+	equal(s, "failed", s.awaitEmpty(route, 1).Counters[protocol.CountFailed], 3)
+	return true
 }
 
 // backlogOverRestart: what was answered is there.

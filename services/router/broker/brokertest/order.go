@@ -21,26 +21,29 @@ func (s *suite) fifo(route string) protocol.SubscriptionSpec {
 
 // fifoHolds: what fails comes again before what follows it, one at a time,
 // however much the consumer would take at once.
-func (s *suite) fifoHolds() {
+func (s *suite) fifoHolds() { s.unhurried("a group that is held", 2*time.Second, s.holds) }
+
+func (s *suite) holds(route string, wait time.Duration) bool {
+	s.Helper()
 	for _, name := range []string{"A", "B", "C"} {
-		s.publish("r", []byte(name))
+		s.publish(route, []byte(name))
 	}
-	spec := s.fifo("r")
-	spec.BackoffMs = 2000
+	spec := s.fifo(route)
+	spec.BackoffMs = wait.Milliseconds()
 	w := s.worker(spec)
 	d := w.next()
 	equal(s, "first", string(d.Data), "A")
 	s.stays("one at a time", func() bool { return len(w.deliveries) == 0 })
 	began := time.Now()
 	d.end(protocol.Failed)
-	s.await("r", "the group to be held", func(q protocol.QueueInfo) bool {
+	seen := s.meanwhile(w, route, "the group to be held", func(q protocol.QueueInfo) bool {
 		return q.Type == protocol.TypeFIFO && q.HeldGroups == 1 && q.Waiting == 0
 	})
 	d = w.next()
 	equal(s, "held message", string(d.Data), "A")
 	equal(s, "attempt", d.attempt(), 2)
-	if waited := d.arrived.Sub(began); waited < 2*time.Second {
-		s.Errorf("it came again after %v, before its delay of 2 s", waited)
+	if waited := d.arrived.Sub(began); waited < wait {
+		s.Errorf("it came again after %v, before its delay of %v", waited, wait)
 	}
 	for _, name := range []string{"B", "C"} {
 		d.end(protocol.Acknowledged)
@@ -49,15 +52,16 @@ func (s *suite) fifoHolds() {
 		equal(s, "attempt", d.attempt(), 1)
 	}
 	d.end(protocol.Acknowledged)
-	q := s.awaitEmpty("r", 0)
+	q := s.awaitEmpty(route, 0)
 	equal(s, "retried", q.Counters[protocol.CountRetried], 1)
 	equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 3)
+	return seen
 }
 
 // fifoGroups: a group that is held, or busy, does not hold up another.
 func (s *suite) fifoGroups() {
 	spec := s.fifo("r")
-	spec.BackoffMs = 60_000
+	spec.BackoffMs = 3_600_000
 	w := s.worker(spec)
 	s.publish("r", []byte("stuck"), protocol.HeaderGroup, "a")
 	d := w.next()
@@ -161,6 +165,9 @@ func (s *suite) fifoTimeout() {
 	d := either(w, other)
 	equal(s, "message", string(d.Data), "A")
 	equal(s, "attempt", d.attempt(), 2)
+	spec.TimeoutMs = guard.Milliseconds() // of what follows
+	w.hello(spec)
+	other.hello(spec)
 	d.w.forget(d) // it does not know of it any more
 	s.eventually("what follows", func() bool { return both() == 1 })
 	d = either(w, other)
@@ -488,12 +495,17 @@ func (c *orderChecker) done(group string) int {
 // fifoOverRestart: the place, the attempt and the wait of a failed message
 // survive, and what runs meanwhile keeps its group.
 func (s *suite) fifoOverRestart() {
-	spec := s.fifo("r")
-	spec.BackoffMs, spec.MaxRetries = 2000, 5
+	s.unhurried("a group that is held over a restart", 2*time.Second, s.heldOverRestart)
+}
+
+func (s *suite) heldOverRestart(route string, wait time.Duration) bool {
+	s.Helper()
+	spec := s.fifo(route)
+	spec.BackoffMs, spec.MaxRetries = wait.Milliseconds(), 5
 	w := s.worker(spec)
 	for _, name := range []string{"A", "B"} {
-		s.publish("r", []byte(name), protocol.HeaderGroup, "held")
-		s.publish("r", []byte(name), protocol.HeaderGroup, "runs")
+		s.publish(route, []byte(name), protocol.HeaderGroup, "held")
+		s.publish(route, []byte(name), protocol.HeaderGroup, "runs")
 	}
 	first := map[string]delivery{}
 	for range 2 {
@@ -502,13 +514,15 @@ func (s *suite) fifoOverRestart() {
 		first[d.Header.Get(protocol.HeaderGroup)] = d
 	}
 	first["held"].end(protocol.Failed)
-	s.await("r", "the group to be held", func(q protocol.QueueInfo) bool { return q.HeldGroups == 1 })
+	if !s.meanwhile(w, route, "the group to be held", func(q protocol.QueueInfo) bool { return q.HeldGroups == 1 }) {
+		return false
+	}
 	s.Restart(s.T)
-	s.publish("r", []byte("C"), protocol.HeaderGroup, "runs")
+	s.publish(route, []byte("C"), protocol.HeaderGroup, "runs")
 	if !s.Capabilities.Resumes {
-		s.groupsAgain(w)
+		s.groupsAgain(w, route)
 		first["runs"].end(protocol.Acknowledged)
-		return
+		return true
 	}
 	d := w.next()
 	equal(s, "message", string(d.Data)+d.Header.Get(protocol.HeaderGroup), "Aheld")
@@ -524,14 +538,15 @@ func (s *suite) fifoOverRestart() {
 		equal(s, "attempt", d.attempt(), 1)
 		d.end(protocol.Acknowledged)
 	}
-	q := s.awaitEmpty("r", 0)
+	q := s.awaitEmpty(route, 0)
 	equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 5)
 	equal(s, "delivered", q.Counters[protocol.CountDelivered], 6)
+	return true
 }
 
 // groupsAgain is the end of fifoOverRestart where what ran is delivered again:
 // nothing is passed, and the attempts are those of before.
-func (s *suite) groupsAgain(w *worker) {
+func (s *suite) groupsAgain(w *worker, route string) {
 	s.Helper()
 	got := map[string][]string{}
 	for range 5 {
@@ -542,7 +557,7 @@ func (s *suite) groupsAgain(w *worker) {
 	}
 	equal(s, "the group that waited", fmt.Sprint(got["held"]), "[A2 B1]")
 	equal(s, "the group that ran", fmt.Sprint(got["runs"]), "[A1 B1 C1]")
-	equal(s, "acknowledged", s.awaitEmpty("r", 0).Counters[protocol.CountAcknowledged], 5)
+	equal(s, "acknowledged", s.awaitEmpty(route, 0).Counters[protocol.CountAcknowledged], 5)
 }
 
 // priority: the highest first, and in order within one; what is above the

@@ -32,12 +32,33 @@ type suite struct {
 	Target
 	nc        *nats.Conn
 	execution string
+	topics    []string
 }
 
 func newSuite(t *testing.T, target Target) *suite {
 	s := &suite{T: t, Target: target, execution: "e" + nuid.Next()}
 	s.nc = s.connect()
+	s.Cleanup(s.show)
 	return s
+}
+
+// show tells what is in the test's queues, if it has failed.
+func (s *suite) show() {
+	if !s.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	asked := []protocol.QueuesRequest{{Execution: s.execution}, {Queue: scope.JobsQueue(s.execution)}}
+	for _, topic := range s.topics {
+		asked = append(asked, protocol.QueuesRequest{Topic: topic})
+	}
+	for _, q := range asked {
+		for _, subject := range queueSubjects {
+			page, err := mesh.Request[json.RawMessage](ctx, s.nc, subject, q)
+			s.Logf("%s of %+v: %s %v", subject, q, page, err)
+		}
+	}
 }
 
 func (s *suite) connect() *nats.Conn {
@@ -252,6 +273,34 @@ func (s *suite) eventually(what string, f func() bool) {
 			s.Fatalf("waited %v for %s", guard, what)
 		}
 	}
+}
+
+// unhurried tries with longer and longer times until one was long enough for what is to
+// be seen meanwhile: on a machine that is slow, the first may be over before. Each try
+// has a route of its own, and says whether it saw that.
+func (s *suite) unhurried(what string, first time.Duration, try func(route string, wait time.Duration) (seen bool)) {
+	s.Helper()
+	const tries, longer = 3, 4
+	wait := first
+	for n := range tries {
+		if try(fmt.Sprint("r", n), wait) {
+			return
+		}
+		s.Logf("%s: %v were over before it was seen", what, wait)
+		wait *= longer
+	}
+	s.Fatalf("never seen: %s", what)
+}
+
+// meanwhile waits until a queue is as f wants it, and says whether it was so before w
+// had another delivery.
+func (s *suite) meanwhile(w *worker, route, what string, f func(q protocol.QueueInfo) bool) (seen bool) {
+	s.Helper()
+	s.eventually(what, func() bool {
+		seen = f(s.queue(s.execution, route))
+		return seen || len(w.deliveries) > 0
+	})
+	return seen
 }
 
 // stays waits a moment, in which f must stay true.

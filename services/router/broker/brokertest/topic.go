@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,11 @@ import (
 )
 
 // topic is a fresh one.
-func (s *suite) topic() string { return "topic." + nuid.Next() }
+func (s *suite) topic() string {
+	topic := "topic." + nuid.Next()
+	s.topics = append(s.topics, topic)
+	return topic
+}
 
 // observe is an observer that fails fast. An id that begins with @ is a group.
 func observe(topic, id string) protocol.SubscriptionSpec {
@@ -219,6 +224,10 @@ func (s *suite) observerConflict() {
 	equal(s, "refused while it lives", len(same.refusals(observe(topic, "a"))), 1)
 	held := first.next()
 	first.die()
+	s.eventually("the server to notice", func() bool {
+		_, err := s.nc.Request(protocol.WorkerSubject(first.id, protocol.VerbProbe), nil, look)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
 	same.hello(observe(topic, "a"))
 	again := same.next()
 	equal(s, "message id", again.id(), held.id())

@@ -39,7 +39,7 @@ func dedupOf(p *broker.Publish) ledger.Dedup {
 }
 
 // Remembers says whether the publish would repeat another.
-func (s *Store) Remembers(p *broker.Publish) bool { return s.ledger.Remembers(dedupOf(p)) }
+func (s *Store) Remembers(p broker.Publish) bool { return s.ledger.Remembers(dedupOf(&p)) }
 
 // Demand does nothing: entries are here anyway.
 func (s *Store) Demand(string, broker.Demand) {}

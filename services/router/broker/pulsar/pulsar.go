@@ -3,11 +3,14 @@
 package pulsar
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,6 +108,9 @@ func (b *Broker) Defaults() broker.Defaults {
 // Open connects, finds out whether the namespace is there, and follows from then
 // on whether the broker is.
 func (b *Broker) Open(ctx context.Context) error {
+	if err := b.dial(ctx); err != nil {
+		return b.Faultf(protocol.CodeUnavailable, "cannot be reached: %v; start it, or correct url", err)
+	}
 	if err := b.examine(ctx); err != nil {
 		return err
 	}
@@ -122,12 +128,32 @@ func (b *Broker) Open(ctx context.Context) error {
 	}
 	if _, err := client.TopicPartitions("persistent://" + b.admin.space + "/waybill"); err != nil {
 		client.Close()
-		return b.Unreachable(err)
+		return b.Faultf(protocol.CodeUnavailable, "takes connections and does not answer as Pulsar does: %s; url is the address of its binary protocol (6650, or 6651 with TLS), and has the token if it asks for one",
+			strings.ReplaceAll(err.Error(), "\n", ": "))
 	}
 	b.client = client
 	b.watch.say(nil)
 	b.running.Go(func() { b.keepWatch(b.ctx) })
 	return nil
+}
+
+// dial finds out why the broker cannot be reached, if it cannot: its client does not
+// say that.
+func (b *Broker) dial(ctx context.Context) error {
+	at, err := url.Parse(b.At)
+	if err != nil {
+		return err
+	}
+	port := cmp.Or(at.Port(), "6650")
+	if at.Port() == "" && at.Scheme == "pulsar+ssl" {
+		port = "6651"
+	}
+	d := net.Dialer{Timeout: dialTimeout}
+	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(at.Hostname(), port))
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // Close ends all connections. What was not settled goes back to its queue.

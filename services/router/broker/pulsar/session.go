@@ -41,6 +41,7 @@ type session struct {
 	acking    sync.WaitGroup
 	nudge     chan struct{} // what is wanted, or there is room for, has changed
 	settled   chan struct{} // something is to be acknowledged
+	awaited   chan struct{} // and somebody waits for it
 	over      chan struct{} // closed when it is to end
 	closing   chan struct{} // closed when nothing more is settled
 
@@ -74,7 +75,7 @@ var (
 func newSession(c *consumption, receives bool) *session {
 	return &session{
 		c: c, receives: receives, consumers: make(map[pulsar.Consumer]bool), arriving: make(chan pulsar.ConsumerMessage, fetched),
-		nudge: make(chan struct{}, 1), settled: make(chan struct{}, 1), over: make(chan struct{}), closing: make(chan struct{}),
+		nudge: make(chan struct{}, 1), settled: make(chan struct{}, 1), awaited: make(chan struct{}, 1), over: make(chan struct{}), closing: make(chan struct{}),
 		here: make(map[string]*held),
 	}
 }
@@ -213,10 +214,7 @@ func (x *session) adjust() {
 		x.finishLocked(nil)
 		return
 	}
-	select {
-	case x.nudge <- struct{}{}:
-	default:
-	}
+	signal(x.nudge)
 }
 
 // shelved is how long a message is away that was given back while others are
@@ -293,13 +291,22 @@ func (x *session) Settle(tag string, done func(taken bool)) {
 		x.adjust()
 	}
 	x.mu.Unlock()
-	if taken {
-		select {
-		case x.settled <- struct{}{}:
-		default:
+	switch {
+	case taken:
+		signal(x.settled)
+		if done != nil {
+			signal(x.awaited)
 		}
-	} else if done != nil {
+	case done != nil:
 		done(false)
+	}
+}
+
+// signal has who receives from c look.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -312,6 +319,7 @@ func (x *session) acknowledge() {
 		x.mu.Unlock()
 		if len(acks) > 0 {
 			x.acknowledged(acks)
+			x.gather()
 			continue
 		}
 		if last {
@@ -322,6 +330,20 @@ func (x *session) acknowledge() {
 		case <-x.closing:
 			last = true // what came meanwhile
 		}
+	}
+}
+
+// gathered is for how long what nobody waits for is gathered to be acknowledged
+// together: each command costs the broker as much as many messages in it.
+const gathered = 2 * time.Millisecond
+
+// gather returns when more is to be acknowledged, as far as somebody waits for it, and
+// else a little later.
+func (x *session) gather() {
+	select {
+	case <-x.awaited:
+	case <-x.closing:
+	case <-time.After(gathered):
 	}
 }
 

@@ -84,7 +84,7 @@ func (b *Broker) examine(ctx context.Context) error {
 	case errors.Is(err, errNotThere):
 		return b.Faultf(protocol.CodeUnavailable, "has no namespace %s: create it there, or name another by tenant and namespace", b.admin.space)
 	case err != nil:
-		return b.Faultf(protocol.CodeUnavailable, "cannot be reached over its admin interface %s: %v", b.admin.base, err)
+		return b.Faultf(protocol.CodeUnavailable, "cannot be reached over its admin interface %s: %v; start it, or correct admin_url", b.admin.base, err)
 	}
 	refuse := func(setting, why string) error {
 		return protocol.Errorf(protocol.CodeConflict, "the namespace %s of the broker %s at %s has %s, which %s: change it there, or name another namespace", b.admin.space, b.Shown, b.At, setting, why)

@@ -130,12 +130,7 @@ func (w *writers) retire(at *writer) bool {
 	return true
 }
 
-func (w *writer) nudge() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+func (w *writer) nudge() { signal(w.wake) }
 
 // run writes until nothing was to be written for a while.
 func (w *writer) run() {

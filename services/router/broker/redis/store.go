@@ -122,7 +122,7 @@ func (s *store) refuse(p *broker.Publish, err error) {
 }
 
 // Remembers says whether a publish would repeat another.
-func (s *store) Remembers(p *broker.Publish) bool { return s.dedups.Remembers(p) }
+func (s *store) Remembers(p broker.Publish) bool { return s.dedups.Remembers(&p) }
 
 // received takes what has arrived on a topic's channel, from the hub's goroutine.
 func (s *store) received(topic, payload string) {

@@ -19,7 +19,7 @@ type publication struct {
 }
 
 // Remembers says whether a publish would repeat another.
-func (s *Store) Remembers(p *broker.Publish) bool { return s.dedups.Remembers(p) }
+func (s *Store) Remembers(p broker.Publish) bool { return s.dedups.Remembers(&p) }
 
 // Publish writes a message to its queue, or to its topic.
 func (s *Store) Publish(p broker.Publish) error {

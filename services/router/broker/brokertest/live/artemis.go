@@ -28,10 +28,10 @@ func RunArtemis(below string, environment ...string) (*Artemis, error) {
 }
 
 // StartArtemis starts one for this test alone, that may be killed and started
-// again. properties are added to its broker.xml, as broker properties.
-func StartArtemis(t testing.TB, properties ...string) *Artemis {
+// again.
+func StartArtemis(t testing.TB) *Artemis {
 	t.Helper()
-	return &Artemis{artemis.start(t, properties...)}
+	return &Artemis{artemis.start(t)}
 }
 
 // URL is where it takes STOMP, with user and password. A destination that begins

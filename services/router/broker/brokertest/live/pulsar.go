@@ -30,10 +30,9 @@ func RunPulsar(below string, environment ...string) (*Pulsar, error) {
 }
 
 // StartPulsar starts one for this test alone, that may be killed and started again.
-// config has lines to add to its standalone.conf.
-func StartPulsar(t testing.TB, config ...string) *Pulsar {
+func StartPulsar(t testing.TB) *Pulsar {
 	t.Helper()
-	return &Pulsar{pulsar.start(t, config...)}
+	return &Pulsar{pulsar.start(t)}
 }
 
 // URL is where messages go through.
