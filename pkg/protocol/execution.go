@@ -62,6 +62,7 @@ type ExecutionsPage struct {
 // ExecutionCountsPage is what one instance of router, retry or dlq has of
 // executions in the ledgers it owns.
 type ExecutionCountsPage struct {
+	Share
 	Instance   string            `json:"instance"`
 	Executions []ExecutionCounts `json:"executions"`
 	More       bool              `json:"more,omitempty"`

@@ -25,6 +25,9 @@ type Target struct {
 	// Sever cuts every connection between the running mesh and what keeps its
 	// messages, and lets it connect again.
 	Sever func(t *testing.T)
+	// Undecided stops the retry service, which decides what becomes of a delivery that
+	// was not acknowledged, until decide is called.
+	Undecided func(t *testing.T) (decide func())
 	// Put puts a message straight into a queue, as another program would that
 	// knows the broker and not the mesh. queue is as in Subscription. nil for a
 	// broker that is not Open.
@@ -155,6 +158,7 @@ var alone = []testCase{
 	{"Diverted", (*suite).diverted},
 	{"Severed", (*suite).severed},
 	{"HeldWhileSevered", (*suite).heldWhileSevered},
+	{"EndedWhileSevered", (*suite).endedWhileSevered},
 	{"BudgetOverRestart", (*suite).budgetOverRestart},
 	{"BacklogOverRestart", (*suite).backlogOverRestart},
 	{"AcknowledgedOverRestart", (*suite).acknowledgedOverRestart},
@@ -171,8 +175,8 @@ var alone = []testCase{
 // Run runs the suite. Its tests share the mesh and run side by side, each in
 // executions of its own; those that restart it come last, alone.
 func Run(t *testing.T, target Target) {
-	if target.Restart == nil || target.Sever == nil || target.Capabilities.Open != (target.Put != nil) {
-		t.Fatal("the target lacks Restart, Sever, or Put for a broker that is Open: no row may be left out")
+	if target.Restart == nil || target.Sever == nil || target.Undecided == nil || target.Capabilities.Open != (target.Put != nil) {
+		t.Fatal("the target lacks Restart, Sever, Undecided, or Put for a broker that is Open: no row may be left out")
 	}
 	run(t, target, together, alone)
 }
