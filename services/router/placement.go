@@ -146,7 +146,7 @@ func (s *Service) configure(ctx context.Context) error {
 	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
-			return cmp.Or(s.runIn(ctx, &stored.Config), s.begin(ctx, config.PlacementOfStored(&stored)))
+			return cmp.Or(s.runIn(ctx, &stored.Config), wayOut(s.begin(ctx, config.PlacementOfStored(&stored))))
 		}
 		earlier++
 		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
@@ -161,6 +161,14 @@ func (s *Service) configure(ctx context.Context) error {
 			return protocol.Errorf(protocol.CodeUnavailable, "the registry does not tell the mesh's configuration (%v): start it", err)
 		}
 	}
+}
+
+// wayOut says what to do about a broker without which a router does not start.
+func wayOut(err error) error {
+	if protocol.CodeOf(err) != protocol.CodeUnavailable {
+		return err
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "%s; bring it back, or have it drain and lead its routes elsewhere: waybill config apply, with --data DIR if the whole mesh is stopped", protocol.AsError(err).Message)
 }
 
 // begin works by the first placement.

@@ -32,6 +32,7 @@ type app struct {
 	stderr  io.Writer
 	version string
 	flags   *globals
+	rests   bool // the mesh is stopped: there is its configuration alone
 }
 
 // log is the program's log, on stderr.

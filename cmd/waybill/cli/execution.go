@@ -82,6 +82,11 @@ func closeExecution(a *app, id string, purge bool) error {
 		switch {
 		case closed.State == protocol.ExecutionGone:
 			a.sayf("%s is closed and nothing of it is left; the id is free again %s", id, until(closed.Until))
+		case closed.Unknown != "":
+			a.sayf("%s takes no more messages; what is still there is %s: %s", id, unknown, printable(closed.Unknown))
+			if purge {
+				a.hintf("it is dropped when the broker is back")
+			}
 		case purge:
 			a.sayf("%s is closed; %s still to be dropped, as soon as what is under way has ended", id, plural(closed.Left, "message is", "messages are"))
 		default:
