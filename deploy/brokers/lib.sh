@@ -32,7 +32,7 @@ TEXT
 main() {
 	case ${1:-} in
 	install | start | stop | address | run | hold) "$1" ;;
-	kill) signal KILL server ;;
+	kill) crash ;;
 	*) more "$@" ;;
 	esac
 }
@@ -75,6 +75,17 @@ start() {
 
 stop() {
 	signal TERM run
+	await_end
+}
+
+crash() {
+	signal KILL server
+	await_end
+}
+
+# await_end waits for run, which ends after its server: before that, start would take
+# what is ending for what is there.
+await_end() {
 	while alive run; do sleep 0.1; done
 }
 
@@ -120,7 +131,8 @@ quit() {
 # script's, server the server's own.
 alive() { [ -s "$dir/$1.pid" ] && kill -0 "$(cat "$dir/$1.pid")" 2>/dev/null; }
 
-signal() { if alive "$2"; then kill -s "$1" "$(cat "$dir/$2.pid")"; fi; }
+# What has just ended needs none.
+signal() { kill -s "$1" "$(cat "$dir/$2.pid" 2>/dev/null)" 2>/dev/null || true; }
 
 # await_ready waits while a command succeeds, five minutes at most.
 await_ready() {

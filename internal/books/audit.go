@@ -2,6 +2,7 @@ package books
 
 import (
 	"context"
+	"strings"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -40,7 +41,7 @@ func Audited(name string, a *ledger.Audit) protocol.LedgerAudit {
 	for i := range a.Queues {
 		q := &a.Queues[i]
 		told.Entries += q.Kept + q.Moving
-		told.Gaps = append(told.Gaps, gaps(q)...)
+		told.Gaps = append(told.Gaps, gaps(name, q)...)
 		if q.Name != "" && !scope.OfDiagnosis(q.Name) {
 			addRoute(sums, q)
 		}
@@ -52,8 +53,8 @@ func Audited(name string, a *ledger.Audit) protocol.LedgerAudit {
 	return told
 }
 
-// gaps are the equations that do not hold for a queue.
-func gaps(q *ledger.QueueAudit) (found []protocol.AuditGap) {
+// gaps are the equations that do not hold for a queue of a ledger.
+func gaps(name string, q *ledger.QueueAudit) (found []protocol.AuditGap) {
 	c := &q.Counters
 	check := func(equation string, left, right int64) {
 		if left != right {
@@ -67,7 +68,7 @@ func gaps(q *ledger.QueueAudit) (found []protocol.AuditGap) {
 	}
 	check(EquationDelivered, int64(c[ledger.Delivered]), int64(c[ledger.Acknowledged]+c[ledger.Failed]+c[ledger.Rejected]+
 		c[ledger.Incomplete]+c[ledger.Vanished]+c[ledger.HandedBack]))
-	if c[ledger.Redriven] > 0 && !q.OnBroker {
+	if c[ledger.Redriven] > 0 && strings.HasPrefix(name, "dlq-") { // a lane counts what was redriven on a broker
 		check(EquationRedriven, int64(c[ledger.Redriven]), int64(c[ledger.Sent]))
 	}
 	return found

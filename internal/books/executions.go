@@ -16,7 +16,9 @@ func Executions[O Owner[O]](ctx context.Context, b *Books[O], q protocol.Executi
 	if err != nil {
 		return protocol.ExecutionCountsPage{}, err
 	}
-	return ByExecution(slices.Concat(found...), q), nil
+	page := ByExecution(slices.Concat(found...), q)
+	page.Ledgers = len(found)
+	return page, nil
 }
 
 // ByExecution adds up queues by execution; those of none are left out. A queue

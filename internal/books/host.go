@@ -284,12 +284,12 @@ func (h *Host[O]) answer() error {
 		mesh.Endpoint(h.Mesh, "trail", protocol.TrailSubject(h.o.Service), NewTrails(h.Conn, h.o.Service).Find),
 		mesh.EveryInstance(h.Mesh, "executions", h.o.Executions, func(ctx context.Context, q protocol.ExecutionsRequest) (protocol.ExecutionCountsPage, error) {
 			page, err := Executions(ctx, &h.Books, q, h.o.Fill)
-			page.Instance = h.o.Instance
+			page.Instance, page.Total = h.o.Instance, h.keeper.Total()
 			return page, err
 		}),
 		mesh.EveryInstance(h.Mesh, "queues", h.o.Queues, func(ctx context.Context, q protocol.QueuesRequest) (protocol.QueuesPage, error) {
 			page, err := Queues(ctx, &h.Books, q, h.o.Fill)
-			page.Instance = h.o.Instance
+			page.Instance, page.Total = h.o.Instance, h.keeper.Total()
 			return page, err
 		}),
 	)
@@ -309,6 +309,7 @@ func (h *Host[O]) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 	sum, err := Sum(ctx, &h.Books)
 	late, errLate := h.late(ctx)
 	return protocol.Stats{
+		Share:   protocol.Share{Ledgers: sum.Ledgers, Total: h.keeper.Total()},
 		Service: h.o.Service, Instance: h.o.Instance, Version: h.o.Version,
 		Counters: sum.Counts.Named(), Routes: sum.Counts.Told(),
 		Gauges: map[string]float64{

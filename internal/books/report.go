@@ -44,7 +44,7 @@ func Queues[O Owner[O]](ctx context.Context, b *Books[O], q protocol.QueuesReque
 		return page, err
 	}
 	// Sorting is left to this goroutine, since the ledgers have messages to send.
-	page.Queues = slices.Concat(found...)
+	page.Ledgers, page.Queues = len(found), slices.Concat(found...)
 	slices.SortFunc(page.Queues, func(a, b protocol.QueueInfo) int { return cmp.Compare(a.Queue, b.Queue) })
 	page.Queues = fold(page.Queues)
 	limit := q.Limit

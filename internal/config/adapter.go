@@ -55,5 +55,11 @@ func rabbitPlace(config json.RawMessage) (string, error) {
 		return "", err
 	}
 	host := strings.TrimPrefix(strings.TrimPrefix(path, "/"), "/") // the default one is called /, which is the same as none
-	return fmt.Sprintf("%s/%s (%s)", server, host, cmp.Or(c.Prefix, scope.DefaultAMQPPrefix)), nil
+	return fmt.Sprintf("%s/%s (%s)", server, host, rabbitPrefix(config)), nil
+}
+
+// rabbitPrefix is what the names of observers' queues begin with.
+func rabbitPrefix(config json.RawMessage) string {
+	c, _ := RabbitMQOf(protocol.Adapter{Name: AdapterRabbitMQ, Config: config})
+	return cmp.Or(c.Prefix, scope.DefaultAMQPPrefix)
 }

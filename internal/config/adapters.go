@@ -16,6 +16,9 @@ type kind struct {
 	// and without secrets: brokers with the same place are the same one. nil: in
 	// the mesh.
 	place func(config json.RawMessage) (string, error)
+	// names says what the names of its queues begin with that no execution has; nil:
+	// nothing of its config is in them.
+	names func(config json.RawMessage) string
 	// topicsOnly: it has no queues.
 	topicsOnly bool
 }
@@ -24,7 +27,7 @@ type kind struct {
 func adapters() []kind {
 	return []kind{
 		{name: AdapterBuiltin, keys: builtinKeys()},
-		{name: AdapterRabbitMQ, keys: rabbitKeys(), place: rabbitPlace},
+		{name: AdapterRabbitMQ, keys: rabbitKeys(), place: rabbitPlace, names: rabbitPrefix},
 		{name: AdapterArtemis, keys: artemisKeys(), place: artemisPlace},
 		{name: AdapterPulsar, keys: pulsarKeys(), place: pulsarPlace},
 		{name: AdapterRedis, keys: redisKeys(), place: redisPlace, topicsOnly: true},
@@ -66,4 +69,15 @@ func PlaceOf(a protocol.Adapter) (string, error) {
 		}
 	}
 	return "", protocol.Errorf(protocol.CodeInvalidArgs, "%.64q is no broker outside of the mesh", a.Name)
+}
+
+// SameNames says whether queues of two adapters of one kind are called the same, if they
+// are on the same broker.
+func SameNames(a, b protocol.Adapter) bool {
+	for _, k := range adapters() {
+		if k.name == a.Name && k.names != nil {
+			return k.names(a.Config) == k.names(b.Config)
+		}
+	}
+	return true
 }

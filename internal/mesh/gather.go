@@ -25,12 +25,23 @@ func Gather[R any](ctx context.Context, nc *nats.Conn, subject string, q any, st
 
 // GatherUntil is Gather that is done as soon as the answers are enough.
 func GatherUntil[R any](ctx context.Context, nc *nats.Conn, subject string, q any, stall time.Duration, enough func([]R) bool) ([]R, error) {
+	if stall <= 0 {
+		stall = defaultStall
+	}
+	return GatherWhile(ctx, nc, subject, q, func(answers []R) time.Duration {
+		if enough(answers) {
+			return 0
+		}
+		return stall
+	})
+}
+
+// GatherWhile is Gather that is told after each answer how long to wait for another; 0: no
+// longer.
+func GatherWhile[R any](ctx context.Context, nc *nats.Conn, subject string, q any, wait func([]R) time.Duration) ([]R, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the request to %s: %w", subject, err)
-	}
-	if stall <= 0 {
-		stall = defaultStall
 	}
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
@@ -41,14 +52,15 @@ func GatherUntil[R any](ctx context.Context, nc *nats.Conn, subject string, q an
 	if err := nc.PublishRequest(subject, inbox, body); err != nil {
 		return nil, requestError(subject, err)
 	}
-	return collect(ctx, sub, subject, stall, enough)
+	return collect(ctx, sub, subject, wait)
 }
 
-func collect[R any](ctx context.Context, sub *nats.Subscription, subject string, stall time.Duration, enough func([]R) bool) ([]R, error) {
+func collect[R any](ctx context.Context, sub *nats.Subscription, subject string, wait func([]R) time.Duration) ([]R, error) {
 	var (
 		answers []R
 		errs    []error
 	)
+	stall := defaultStall
 	for first := true; ; first = false {
 		msg, err := next(ctx, sub, stall, first)
 		switch {
@@ -60,7 +72,8 @@ func collect[R any](ctx context.Context, sub *nats.Subscription, subject string,
 				errs = append(errs, err)
 				continue
 			}
-			if answers = append(answers, r); enough(answers) {
+			answers = append(answers, r)
+			if stall = wait(answers); stall <= 0 {
 				return answers, errors.Join(errs...)
 			}
 		case first:

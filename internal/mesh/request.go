@@ -31,14 +31,26 @@ func Request[R any](ctx context.Context, nc *nats.Conn, subject string, q any) (
 func requestError(subject string, err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return protocol.Errorf(protocol.CodeUnavailable, "nobody answers on %s: is the mesh running, and that service ready?", subject)
+		return nobody{protocol.Errorf(protocol.CodeUnavailable, "nobody answers on %s: is the mesh running, and that service ready?", subject)}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return protocol.Errorf(protocol.CodeTimeout, "no answer on %s in time", subject)
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("request on %s: %w", subject, err)
 	default:
-		return protocol.Errorf(protocol.CodeUnavailable, "the request on %s could not be sent: %v", subject, err)
+		return nobody{protocol.Errorf(protocol.CodeUnavailable, "the request on %s could not be sent: %v", subject, err)}
 	}
+}
+
+// nobody is an error that no service has answered with.
+type nobody struct{ error }
+
+func (n nobody) Unwrap() error { return n.error }
+
+// IsNobody says whether a request has found nobody, rather than been answered with an
+// error.
+func IsNobody(err error) bool {
+	_, is := errors.AsType[nobody](err)
+	return is
 }
 
 // decodeAnswer reads an answer's document into r, or its error.

@@ -13,8 +13,8 @@ import (
 )
 
 // countStall is how long one router may take longer than another to look at what
-// brokers hold.
-const countStall = 5 * time.Second
+// brokers hold, of which one may not answer.
+const countStall = 6 * time.Second
 
 // Brokers are the brokers of the mesh, each with what the lanes of all routers have on
 // it if count says so; in order of name, the mesh itself first.

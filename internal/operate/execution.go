@@ -23,6 +23,7 @@ type ExecutionInfo struct {
 type ExecutionPage struct {
 	Executions []ExecutionInfo `json:"executions"`
 	More       bool            `json:"more,omitempty"`
+	Missing    Missing         `json:"missing,omitempty"` // as in QueuePage
 }
 
 // Executions is what the services know of executions together, those that are
@@ -30,7 +31,7 @@ type ExecutionPage struct {
 // answer.
 func Executions(ctx context.Context, nc *nats.Conn, q protocol.ExecutionsRequest) (ExecutionPage, error) {
 	q.Limit = pageLimit(q.Limit)
-	parts, err := askAll(ctx, []source[ExecutionInfo]{
+	parts, missing, err := askAll(ctx, []source[ExecutionInfo]{
 		gathered(nc, "router", protocol.SubjectRouterExecutions, q, counted),
 		gathered(nc, "retry", protocol.SubjectRetryExecutions, q, counted),
 		gathered(nc, "dlq", protocol.SubjectDeadExecutions, q, counted),
@@ -39,24 +40,25 @@ func Executions(ctx context.Context, nc *nats.Conn, q protocol.ExecutionsRequest
 	if err != nil {
 		return ExecutionPage{}, err
 	}
-	var page ExecutionPage
+	page := ExecutionPage{Missing: missing}
 	page.Executions, page.More = merged(parts, func(e *ExecutionInfo) string { return e.Execution }, addExecution, q.Limit)
 	return page, nil
 }
 
-// AllExecutions are all of them.
-func AllExecutions(ctx context.Context, nc *nats.Conn) ([]ExecutionInfo, error) {
-	all := []ExecutionInfo{}
+// AllExecutions are all of them, as one page.
+func AllExecutions(ctx context.Context, nc *nats.Conn) (ExecutionPage, error) {
+	all := ExecutionPage{Executions: []ExecutionInfo{}}
 	for q := (protocol.ExecutionsRequest{}); ; {
 		page, err := Executions(ctx, nc, q)
 		if err != nil {
-			return nil, err
+			return all, err
 		}
-		all = append(all, page.Executions...)
+		all.Missing = all.Missing.with(page.Missing)
+		all.Executions = append(all.Executions, page.Executions...)
 		if !page.More || len(page.Executions) == 0 {
 			return all, nil
 		}
-		q.After = all[len(all)-1].Execution
+		q.After = all.Executions[len(all.Executions)-1].Execution
 	}
 }
 
@@ -64,7 +66,11 @@ func AllExecutions(ctx context.Context, nc *nats.Conn) ([]ExecutionInfo, error) 
 // it was closed.
 func Knows(ctx context.Context, nc *nats.Conn, id string) (bool, error) {
 	page, err := Executions(ctx, nc, protocol.ExecutionsRequest{After: before(id), Limit: 1})
-	return len(page.Executions) > 0 && page.Executions[0].Execution == id, err
+	known := len(page.Executions) > 0 && page.Executions[0].Execution == id
+	if !known && err == nil {
+		err = page.Missing.Err()
+	}
+	return known, err
 }
 
 // before is a text between an id and all ids before it.
@@ -89,7 +95,7 @@ func closed(ctx context.Context, nc *nats.Conn, q protocol.ExecutionsRequest) ([
 }
 
 func counted(page protocol.ExecutionCountsPage) part[ExecutionInfo] {
-	p := part[ExecutionInfo]{more: page.More}
+	p := part[ExecutionInfo]{more: page.More, share: page.Share}
 	for _, c := range page.Executions {
 		p.items = append(p.items, ExecutionInfo{ExecutionCounts: c, State: protocol.ExecutionOpen})
 	}

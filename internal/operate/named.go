@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/nats-io/nats.go"
@@ -34,7 +35,7 @@ func ShowNamed(ctx context.Context, nc *nats.Conn, name string) (*NamedQueue, er
 	if err == nil && len(page.Queues) > 0 {
 		q.Holds = page.Queues[0]
 	}
-	return q, err
+	return q, cmp.Or(err, page.Missing.Err())
 }
 
 // NamedQueues are the definitions of all named queues, in order of name.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -22,6 +23,7 @@ const MaxPage = 1000
 type part[T any] struct {
 	items []T
 	more  bool
+	share protocol.Share
 }
 
 // source asks all instances of a service for their parts of a page.
@@ -30,21 +32,69 @@ type source[T any] struct {
 	ask     func(ctx context.Context) ([]part[T], error)
 }
 
+// stall is how long instances of a version are waited for that does not say what they
+// answer for.
+const stall = 250 * time.Millisecond
+
 // gathered is a source whose instances answer subject with P.
 func gathered[P, T any](nc *nats.Conn, service, subject string, q any, partOf func(P) part[T]) source[T] {
 	return source[T]{service, func(ctx context.Context) ([]part[T], error) {
-		pages, err := mesh.Gather[P](ctx, nc, subject, q, 0)
-		parts := make([]part[T], 0, len(pages))
-		for _, p := range pages {
-			parts = append(parts, partOf(p))
-		}
+		var parts []part[T]
+		_, err := mesh.GatherWhile(ctx, nc, subject, q, func(pages []P) time.Duration {
+			parts = append(parts, partOf(pages[len(pages)-1]))
+			switch missing, known := missingOf(parts); {
+			case !known:
+				return stall
+			case missing > 0:
+				return countStall
+			default:
+				return 0
+			}
+		})
 		return parts, err
 	}}
 }
 
+// missingOf is how many of a service's ledgers nobody has answered for, if all who have say
+// what they answer for.
+func missingOf[T any](parts []part[T]) (missing int, known bool) {
+	for _, p := range parts {
+		if p.share.Total == 0 {
+			return 0, false
+		}
+		missing = max(missing, p.share.Total)
+	}
+	for _, p := range parts {
+		missing -= p.share.Ledgers
+	}
+	return missing, true
+}
+
+// Missing says which parts of the services nobody has answered for in time: what these
+// have is not listed, and not counted.
+type Missing []string
+
+// Err is UNAVAILABLE if any is missing.
+func (m Missing) Err() error {
+	if len(m) == 0 {
+		return nil
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "%s: try again; `waybill stats` shows who answers", m[0])
+}
+
+// with adds what is not there yet.
+func (m Missing) with(more Missing) Missing {
+	for _, text := range more {
+		if !slices.Contains(m, text) {
+			m = append(m, text)
+		}
+	}
+	return m
+}
+
 // askAll asks the services at once, since each answer takes a while to be
 // complete. A service of which nobody answers is UNAVAILABLE.
-func askAll[T any](ctx context.Context, sources []source[T]) ([]part[T], error) {
+func askAll[T any](ctx context.Context, sources []source[T]) ([]part[T], Missing, error) {
 	parts, errs := make([][]part[T], len(sources)), make([]error, len(sources))
 	var asking sync.WaitGroup
 	for i, s := range sources {
@@ -56,7 +106,11 @@ func askAll[T any](ctx context.Context, sources []source[T]) ([]part[T], error) 
 		})
 	}
 	asking.Wait()
-	return slices.Concat(parts...), cmp.Or(errs...)
+	missing := make(Missing, 0, len(sources))
+	for i, s := range sources {
+		missing = append(missing, missingFrom(s.service, parts[i])...)
+	}
+	return slices.Concat(parts...), missing, cmp.Or(errs...)
 }
 
 // merged adds up the parts of a page in order of name, at most limit, and no

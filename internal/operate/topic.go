@@ -17,11 +17,11 @@ import (
 // which there is something, in order of name. kindOf is the kind of the broker that a
 // queue is on.
 func Topics(ctx context.Context, nc *nats.Conn, kindOf func(queue string) string) ([]protocol.TopicSummary, error) {
-	subscribers, err := allPages(ctx, nc, protocol.QueuesRequest{Subscribers: true}, nil)
+	subscribers, err := whole(ctx, nc, protocol.QueuesRequest{Subscribers: true}, nil)
 	if err != nil {
 		return nil, err
 	}
-	named, err := allPages(ctx, nc, protocol.QueuesRequest{After: scope.JobsPrefix}, func(q *protocol.QueueInfo) bool {
+	named, err := whole(ctx, nc, protocol.QueuesRequest{After: scope.JobsPrefix}, func(q *protocol.QueueInfo) bool {
 		return strings.HasPrefix(q.Queue, scope.JobsPrefix)
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func Topics(ctx context.Context, nc *nats.Conn, kindOf func(queue string) string
 // DeadTopics are the topics, named queues and queues of executions that have
 // dead letters, in order of name. kindOf is as for Topics.
 func DeadTopics(ctx context.Context, nc *nats.Conn, kindOf func(queue string) string) ([]protocol.DeadTopic, error) {
-	queues, err := AllQueues(ctx, nc, "")
+	queues, err := whole(ctx, nc, protocol.QueuesRequest{}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func DeadTopics(ctx context.Context, nc *nats.Conn, kindOf func(queue string) st
 func TopicStats(ctx context.Context, nc *nats.Conn, sources []Source) (protocol.TopicStats, error) {
 	var stats protocol.TopicStats
 	for _, source := range sources {
-		queues, err := allPages(ctx, nc, protocol.QueuesRequest{Queue: source.Queue, Topic: source.Topic}, nil)
+		queues, err := whole(ctx, nc, protocol.QueuesRequest{Queue: source.Queue, Topic: source.Topic}, nil)
 		if err != nil {
 			return stats, err
 		}

@@ -55,6 +55,15 @@ type Placement struct {
 // all of its brokers that are active.
 type Prepared struct {
 	Instance string `json:"instance"`
+	// Same are those of them that the router found to be one and the same.
+	Same []SameBroker `json:"same,omitempty"`
+}
+
+// SameBroker is two brokers of a Placement, by their ids, that are one: its messages are
+// in the same queues, whatever its address.
+type SameBroker struct {
+	ID    string `json:"id"`
+	Other string `json:"other"`
 }
 
 // BrokersRequest asks routers for the brokers there are. Count has them look at

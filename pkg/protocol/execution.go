@@ -44,6 +44,8 @@ type Execution struct {
 	// Left is the number of messages there were when it was answered, in all
 	// services; only in the answer to a close.
 	Left int64 `json:"left,omitempty"`
+	// Unknown is why there may be more of them: a broker that has some cannot be asked.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // ExecutionsRequest lists executions in order of id, after After, at most Limit
@@ -62,6 +64,7 @@ type ExecutionsPage struct {
 // ExecutionCountsPage is what one instance of router, retry or dlq has of
 // executions in the ledgers it owns.
 type ExecutionCountsPage struct {
+	Share
 	Instance   string            `json:"instance"`
 	Executions []ExecutionCounts `json:"executions"`
 	More       bool              `json:"more,omitempty"`
@@ -97,4 +100,7 @@ type CloseReply struct {
 	Queues  int64  `json:"queues"`  // that are not forgotten
 	Arrived uint64 `json:"arrived"` // messages since the ledger was opened or the execution closed
 	Epoch   uint64 `json:"epoch"`   // of the ledger
+	// Unknown is why it is not known how many messages there are; Live is one at least
+	// then.
+	Unknown string `json:"unknown,omitempty"`
 }

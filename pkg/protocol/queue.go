@@ -17,9 +17,17 @@ type QueuesRequest struct {
 
 // QueuesPage answers QueuesRequest.
 type QueuesPage struct {
+	Share
 	Instance string      `json:"instance"`
 	Queues   []QueueInfo `json:"queues"`
 	More     bool        `json:"more,omitempty"`
+}
+
+// Share is for how many of its service's ledgers an instance answers. One of an earlier
+// version says nothing.
+type Share struct {
+	Ledgers int `json:"ledgers,omitempty"`
+	Total   int `json:"total,omitempty"` // that the service has
 }
 
 // QueueInfo is what one service knows of a queue; the counts of several
@@ -93,6 +101,7 @@ const CountTakeovers = "takeovers"
 
 // Stats is one instance's answer on SubjectStats.
 type Stats struct {
+	Share
 	Service  string             `json:"service"`
 	Instance string             `json:"instance"`
 	Version  string             `json:"version"`

@@ -55,7 +55,7 @@ var documents = []any{
 	protocol.WorkersListRequest{}, protocol.WorkersList{}, protocol.ListedWorker{}, protocol.WorkerName{}, protocol.WorkersEvent{}, protocol.FunctionsEvent{},
 	protocol.Config{}, protocol.Adapter{}, protocol.ConfigRequest{}, protocol.StoredConfig{}, protocol.ConfigRevision{}, protocol.ConfigDifference{}, protocol.ConfigEdit{}, protocol.ConfigEdited{},
 	protocol.ConfigHistoryRequest{}, protocol.ConfigHistory{},
-	protocol.Broker{}, protocol.Route{}, protocol.Placement{}, protocol.PlacedBroker{}, protocol.Prepared{}, protocol.BrokersRequest{}, protocol.BrokersPage{}, protocol.BrokerInfo{}, protocol.BrokerStats{},
+	protocol.Broker{}, protocol.Route{}, protocol.Placement{}, protocol.PlacedBroker{}, protocol.Prepared{}, protocol.SameBroker{}, protocol.Share{}, protocol.BrokersRequest{}, protocol.BrokersPage{}, protocol.BrokerInfo{}, protocol.BrokerStats{},
 }
 
 // nameOf is a document's name in file names: publish_ack for PublishAck.

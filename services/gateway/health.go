@@ -9,13 +9,15 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/waybill-mq/waybill/internal/mesh"
+	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // statsAnswer is what every instance counts.
 type statsAnswer struct {
 	Services []protocol.Stats `json:"services" nullable:"false"`
+	// Missing are parts of the services that have not answered in time.
+	Missing operate.Missing `json:"missing,omitempty"`
 }
 
 type nothing struct{}
@@ -34,9 +36,9 @@ func (s *Service) health(api huma.API) {
 }
 
 func (s *Service) listStats(ctx context.Context, _ *nothing) (*answer[statsAnswer], error) {
-	all, err := mesh.Gather[protocol.Stats](ctx, s.nc, protocol.SubjectStats, protocol.Empty{}, 0)
+	all, missing, err := operate.Stats(ctx, s.nc)
 	slices.SortFunc(all, func(a, b protocol.Stats) int {
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Instance, b.Instance))
 	})
-	return answered(statsAnswer{all}, err)
+	return answered(statsAnswer{all, missing}, err)
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -117,8 +118,8 @@ func (c *collector) ask() (stats []protocol.Stats, ready map[string]float64) {
 			c.log.Warn("some services did not tell whether they are ready", "error", err)
 		}
 	})
-	stats, err := mesh.Gather[protocol.Stats](ctx, c.nc, protocol.SubjectStats, protocol.Empty{}, 0)
-	if err != nil {
+	stats, missing, err := operate.Stats(ctx, c.nc)
+	if err = cmp.Or(err, missing.Err()); err != nil {
 		c.log.Warn("some services did not tell their counters", "error", err)
 	}
 	asking.Wait()

@@ -79,6 +79,9 @@ func (s *Service) editConfig(ctx context.Context, e configEdit) (configEdited, e
 			s.configuration.see(edit.after)
 			s.tellConfig(edit.after)
 		}
+		if s.o.Alone {
+			return edit, nil
+		}
 		err = s.confirmConfig(ctx, &edit, e.purge)
 		return edit, err
 	}
@@ -120,6 +123,10 @@ func (s *Service) prepared(ctx context.Context, e configEdit, first *configState
 	if err := s.checkStore(ctx, edit.before, edit.after); err != nil {
 		return edit, err
 	}
+	if s.o.Alone {
+		err := s.checkAlone(ctx, &edit, e.abandon)
+		return edit, err
+	}
 	if len(e.left) == 0 {
 		if err := s.checkBrokers(ctx, edit.before, edit.after, e.abandon); err != nil {
 			return edit, err
@@ -127,6 +134,14 @@ func (s *Service) prepared(ctx context.Context, e configEdit, first *configState
 	}
 	err = s.checkDefinitions(ctx, &edit, e.purge)
 	return edit, err
+}
+
+// checkAlone refuses what cannot be done while no other service runs.
+func (s *Service) checkAlone(ctx context.Context, edit *configEdited, abandon []string) error {
+	if queues := edit.queues(); len(queues) > 0 {
+		return protocol.Errorf(protocol.CodeUnavailable, "the queue %s cannot be defined, changed or removed while the mesh is stopped: leave queue_configs out, and do that when it runs", queues[0])
+	}
+	return s.checkRetired(ctx, edit.before, edit.after, abandon)
 }
 
 func conflict(doc *configDoc, format string, args ...any) error {

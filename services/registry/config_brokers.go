@@ -92,20 +92,75 @@ func (s *Service) checkBrokers(ctx context.Context, before, after *configState, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTime)
 	defer cancel()
+	same, err := s.prepareRouters(ctx, after)
+	if err != nil || len(same) == 0 {
+		return err
+	}
+	if err := after.unite(before, same); err != nil {
+		return err
+	}
+	_, err = s.prepareRouters(ctx, after)
+	return err
+}
+
+// prepareRouters has every router connect to the brokers of a configuration, and says
+// which of them are one.
+func (s *Service) prepareRouters(ctx context.Context, after *configState) (same []protocol.SameBroker, err error) {
 	routers, err := mesh.Gather[protocol.Ready](ctx, s.nc, protocol.SubjectReady, protocol.Empty{}, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	routers = slices.DeleteFunc(routers, func(r protocol.Ready) bool { return r.Service != "router" })
 	prepared, err := mesh.GatherUntil(ctx, s.nc, protocol.SubjectPrepare, after.placement(), prepareStall,
 		func(all []protocol.Prepared) bool { return len(all) >= len(routers) })
 	if err != nil {
 		e := protocol.AsError(err)
-		return protocol.Errorf(e.Code, "a router cannot use the brokers so, and nothing was changed: %s", e.Message)
+		return nil, protocol.Errorf(e.Code, "a router cannot use the brokers so, and nothing was changed: %s", e.Message)
 	}
 	for _, r := range routers {
-		if !slices.Contains(prepared, protocol.Prepared{Instance: r.Instance}) {
-			return protocol.Errorf(protocol.CodeUnavailable, "the router %s does not say whether it can use the brokers so, and nothing was changed: it is starting, or of an earlier version", r.Instance)
+		i := slices.IndexFunc(prepared, func(p protocol.Prepared) bool { return p.Instance == r.Instance })
+		if i < 0 {
+			return nil, protocol.Errorf(protocol.CodeUnavailable, "the router %s does not say whether it can use the brokers so, and nothing was changed: it is starting, or of an earlier version", r.Instance)
+		}
+		same = append(same, prepared[i].Same...)
+	}
+	return same, nil
+}
+
+// unite has a broker that is new by its address alone be the one that it is. Two entries
+// for one broker are refused: each would take the other's queues for its own.
+func (c *configState) unite(before *configState, same []protocol.SameBroker) error {
+	for _, pair := range same {
+		a, b := c.at(pair.ID), c.at(pair.Other)
+		if a == nil || b == nil || a.Replaced && b.Replaced {
+			continue // they are united, or left together
+		}
+		if !a.Replaced && !b.Replaced {
+			return protocol.Errorf(protocol.CodeConflict, "%s (%s) and %s (%s) are one and the same broker: name it once", a.Name, a.Place, b.Name, b.Place)
+		}
+		is, was := a, b
+		if a.Replaced {
+			is, was = b, a
+		}
+		if !config.SameNames(is.Adapter, was.Adapter) {
+			return protocol.Errorf(protocol.CodeConflict,
+				"%s (%s) is the broker that was at %s, whose queues keep the prefix they were made with: leave it as it is, or move the messages elsewhere and retire the broker first", is.Name, is.Place, was.Place)
+		}
+		if before.at(is.ID) == nil {
+			id := was.ID
+			c.places = slices.DeleteFunc(c.places, func(p protocol.PlacedBroker) bool { return p.ID == id })
+			c.at(is.ID).ID = id
+			c.doc.Brokers = c.places
+		}
+	}
+	return nil
+}
+
+// at is a broker by its id; nil: there is none.
+func (c *configState) at(id string) *protocol.PlacedBroker {
+	for i := range c.places {
+		if c.places[i].ID == id {
+			return &c.places[i]
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -119,21 +121,33 @@ func (s *Service) confirmConfig(ctx context.Context, edit *configEdited, purge b
 	}
 	settings := edit.after.settings()
 	var asking sync.WaitGroup
-	errs := make([]error, total+1)
+	errs := make([]error, total)
 	for i := range total {
-		lane := ledger.Name("router", i)
-		asking.Go(func() {
-			if err := s.confirmSettings(ctx, lane, settings); err != nil {
-				errs[i] = fmt.Errorf("lane %s: %w", lane, err)
-			}
-		})
+		asking.Go(func() { errs[i] = s.confirmSettings(ctx, ledger.Name("router", i), settings) })
 	}
-	errs[total] = s.confirmDefinitions(ctx, edit, purge)
+	defined := s.confirmDefinitions(ctx, edit, purge)
 	asking.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(ofLanes(errs), defined); err != nil {
 		return protocol.Errorf(protocol.CodeUnavailable, "the configuration is stored, as revision %d, and will hold; not yet: %s", settings.Revision, oneLine(err))
 	}
 	return nil
+}
+
+// ofLanes is what lanes, by their number, answered; what several did is said once.
+func ofLanes(errs []error) error {
+	lanes := map[string][]string{}
+	for i, err := range errs {
+		if err != nil {
+			lane := ledger.Name("router", i)
+			text := strings.ReplaceAll(err.Error(), "lane "+lane, "the lane")
+			lanes[text] = append(lanes[text], lane)
+		}
+	}
+	all := make([]error, 0, len(lanes))
+	for _, text := range slices.Sorted(maps.Keys(lanes)) {
+		all = append(all, fmt.Errorf("%s: %s", strings.Join(lanes[text], ", "), text))
+	}
+	return errors.Join(all...)
 }
 
 // oneLine is an error of several on one line.

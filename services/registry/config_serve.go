@@ -75,7 +75,7 @@ func (s *Service) changeConfig(ctx context.Context, q protocol.ConfigEdit) (prot
 		answer.Warnings = append(answer.Warnings, "key run_jobs_in: routers read it when they start")
 	}
 	was, now := config.BuiltinOf(edit.before.config().Adapter), config.BuiltinOf(edit.after.config().Adapter)
-	if was.StoreMethod != now.StoreMethod {
+	if was.InMemory() && !now.InMemory() {
 		answer.Warnings = append(answer.Warnings, "key adapter.config.store_method: it holds from the next start of NATS on, with which what is in memory is lost")
 	}
 	if was.FilePath != now.FilePath {

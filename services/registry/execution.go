@@ -136,13 +136,13 @@ func (s *Service) closeExecution(ctx context.Context, q protocol.ExecutionCloseR
 	if err != nil {
 		return protocol.Execution{}, err
 	}
-	for doc.State == protocol.ExecutionPurged && sum.Live > 0 && mesh.Pause(ctx, tellAgain) {
+	for doc.State == protocol.ExecutionPurged && sum.Live > 0 && sum.Unknown == "" && mesh.Pause(ctx, tellAgain) {
 		if sum, err = s.tellClosed(ctx, doc); err != nil {
 			return protocol.Execution{}, err
 		}
 	}
 	answer := doc.Execution
-	answer.Left = sum.Live
+	answer.Left, answer.Unknown = sum.Live, sum.Unknown
 	if sum.Live == 0 {
 		if buried, err := s.bury(ctx, doc); err == nil && buried != nil {
 			answer = buried.Execution

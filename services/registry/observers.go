@@ -35,7 +35,7 @@ func (s *Service) observers(ctx context.Context, q protocol.ObserversRequest) (p
 	queues, err := operate.Queues(ctx, s.nc, protocol.QueuesRequest{
 		Queue: q.Queue, Topic: q.Topic, Subscribers: true, After: q.After, Limit: min(limit, observersPage),
 	})
-	if err != nil {
+	if err := cmp.Or(err, queues.Missing.Err()); err != nil {
 		return page, err
 	}
 	if queues.More && len(queues.Queues) > 0 {

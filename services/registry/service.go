@@ -46,6 +46,9 @@ type Options struct {
 	Tombstone time.Duration
 	// Config is what is set of the mesh's configuration at Start.
 	Config ConfigOptions
+	// Alone: no other service runs. An edit of the configuration is stored without
+	// them, and holds when they start; UNAVAILABLE for what they would have to do.
+	Alone bool
 }
 
 // ConfigOptions are part of Options.

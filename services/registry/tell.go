@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -46,6 +47,7 @@ func (s *Service) tell(ctx context.Context, q protocol.CloseRequest) (sum protoc
 				sum.Queues += r.Queues
 				sum.Arrived += r.Arrived
 				sum.Epoch += r.Epoch
+				sum.Unknown = cmp.Or(sum.Unknown, r.Unknown)
 				return err
 			})
 		}

@@ -18,9 +18,9 @@ import (
 type adapter struct {
 	kind         string
 	capabilities broker.Capabilities
-	// make makes a broker of a configuration that was checked. It calls itself by id,
-	// in its notes and in what it says. Nothing is connected before Open.
-	make func(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error)
+	// make makes a broker of a configuration that was checked. It calls itself by its id
+	// in its notes, and by its name in what it says. Nothing is connected before Open.
+	make func(b protocol.PlacedBroker, log *slog.Logger) (broker.Remote, error)
 }
 
 // adapters are those that routers of this build can use, one row for each.
@@ -31,38 +31,38 @@ var adapters = []adapter{
 	{redis.Name, redis.Capabilities, makeRedis},
 }
 
-func makeRabbitMQ(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
-	c, _ := config.RabbitMQOf(a)
+func makeRabbitMQ(b protocol.PlacedBroker, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.RabbitMQOf(b.Adapter)
 	return rabbitmq.New(rabbitmq.Options{
-		Name: id, URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, MeshDelay: config.IsMeshDelay(a), Logger: log,
+		Name: b.ID, Shown: b.Name, URL: c.AMQPURL, Prefix: c.Prefix, MaxAttempts: c.MaxAttempts, PrefetchCount: c.PrefetchCount, PriorityField: c.PriorityField, MeshDelay: config.IsMeshDelay(b.Adapter), Logger: log,
 	})
 }
 
-func makeArtemis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
-	c, _ := config.ArtemisOf(a)
-	return artemis.New(artemis.Options{Name: id, URL: c.URL, MeshDelay: config.IsMeshDelay(a), Logger: log})
+func makeArtemis(b protocol.PlacedBroker, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.ArtemisOf(b.Adapter)
+	return artemis.New(artemis.Options{Name: b.ID, Shown: b.Name, URL: c.URL, MeshDelay: config.IsMeshDelay(b.Adapter), Logger: log})
 }
 
-func makeRedis(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
-	c, _ := config.RedisOf(a)
-	return redis.New(redis.Options{Name: id, URL: c.URL, Logger: log})
+func makeRedis(b protocol.PlacedBroker, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.RedisOf(b.Adapter)
+	return redis.New(redis.Options{Name: b.ID, Shown: b.Name, URL: c.URL, Logger: log})
 }
 
-func makePulsar(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
-	c, _ := config.PulsarOf(a)
+func makePulsar(b protocol.PlacedBroker, log *slog.Logger) (broker.Remote, error) {
+	c, _ := config.PulsarOf(b.Adapter)
 	return pulsar.New(pulsar.Options{
-		Name: id, URL: c.URL, AdminURL: c.AdminURL, Tenant: c.Tenant, Namespace: c.Namespace,
-		RetryDelay: time.Duration(c.DelayMs) * time.Millisecond, MeshDelay: config.IsMeshDelay(a), Logger: log,
+		Name: b.ID, Shown: b.Name, URL: c.URL, AdminURL: c.AdminURL, Tenant: c.Tenant, Namespace: c.Namespace,
+		RetryDelay: time.Duration(c.DelayMs) * time.Millisecond, MeshDelay: config.IsMeshDelay(b.Adapter), Logger: log,
 	})
 }
 
 // makeBroker makes the broker of an adapter. UNSUPPORTED: this build has none of
 // its kind.
-func makeBroker(id string, a protocol.Adapter, log *slog.Logger) (broker.Remote, error) {
+func makeBroker(b protocol.PlacedBroker, log *slog.Logger) (broker.Remote, error) {
 	for _, k := range adapters {
-		if k.kind == a.Name {
-			return k.make(id, a, log)
+		if k.kind == b.Adapter.Name {
+			return k.make(b, log)
 		}
 	}
-	return nil, protocol.Errorf(protocol.CodeUnsupported, "this router has no adapter %.64q (waybill broker capabilities lists those it has): start routers of a version that has it", a.Name)
+	return nil, protocol.Errorf(protocol.CodeUnsupported, "this router has no adapter %.64q (waybill broker capabilities lists those it has): start routers of a version that has it", b.Adapter.Name)
 }

@@ -122,7 +122,7 @@ func (s *Service) executions(ctx context.Context, q protocol.ExecutionsRequest) 
 			return page, err
 		}
 	}
-	page.Instance = s.o.Instance
+	page.Instance, page.Share = s.o.Instance, s.share(len(found))
 	return page, nil
 }
 

@@ -432,13 +432,26 @@ func (l *lane) Lost(e *broker.Entry) {
 		q := d.q
 		l.free(e)
 		q.end(e)
-	case d.stage == recording: // what was to follow it never will
-		l.count(d.q, ledger.Superseded)
+	case d.stage == recording: // what follows is known to its store, for when it arrives again
 		q := d.q
 		l.free(e)
 		q.end(e)
 	default: // its verdict will find nothing to act on
 	}
+}
+
+// Ended implements broker.Lane.
+func (l *lane) Ended(e *broker.Entry) bool {
+	d, ok := e.Slot.(*delivery)
+	return ok && (d.stage == judged || d.stage == recording)
+}
+
+// Leaves implements broker.Lane. In order what comes behind it waits for its end.
+func (l *lane) Leaves(e *broker.Entry) {
+	q := l.queueOf(e)
+	l.blocks.saw(e, true, false)
+	q.take(e)
+	e.Slot = settled
 }
 
 // free ends the entry's delivery, if it has one.

@@ -146,7 +146,7 @@ func (s *Service) configure(ctx context.Context) error {
 	for earlier := 0; ; {
 		stored, err := mesh.Request[protocol.StoredConfig](ctx, s.bulk, protocol.SubjectConfig, protocol.ConfigRequest{})
 		if err == nil {
-			return cmp.Or(s.runIn(ctx, &stored.Config), s.begin(ctx, config.PlacementOfStored(&stored)))
+			return cmp.Or(s.runIn(ctx, &stored.Config), wayOut(s.begin(ctx, config.PlacementOfStored(&stored))))
 		}
 		earlier++
 		if protocol.CodeOf(err) != protocol.CodeUnavailable || !s.hasRegistry(ctx) {
@@ -163,11 +163,25 @@ func (s *Service) configure(ctx context.Context) error {
 	}
 }
 
+// wayOut says what to do about a broker without which a router does not start.
+func wayOut(err error) error {
+	if protocol.CodeOf(err) != protocol.CodeUnavailable {
+		return err
+	}
+	return protocol.Errorf(protocol.CodeUnavailable, "%s; bring it back, or have it drain and lead its routes elsewhere: waybill config apply, with --data DIR if the whole mesh is stopped", protocol.AsError(err).Message)
+}
+
 // begin works by the first placement.
 func (s *Service) begin(ctx context.Context, p protocol.Placement) error {
 	s.brokers.mu.Lock()
 	defer s.brokers.mu.Unlock()
-	return s.replace(ctx, p)
+	if err := s.replace(ctx, p); err != nil {
+		return err
+	}
+	for _, same := range s.placed().same(ctx) {
+		s.log.Warn("two brokers of the configuration are one and the same: name it once", "broker", same.ID, "other", same.Other)
+	}
+	return nil
 }
 
 // hasRegistry says whether any registry answers.
@@ -182,8 +196,31 @@ func (s *Service) prepare(ctx context.Context, p protocol.Placement) (protocol.P
 	defer cancel()
 	s.brokers.mu.Lock()
 	defer s.brokers.mu.Unlock()
-	_, err := s.make(ctx, &p)
-	return protocol.Prepared{Instance: s.o.Instance}, err
+	made, err := s.make(ctx, &p)
+	if err == nil {
+		err = s.checkNames(ctx, made)
+	}
+	if err != nil {
+		return protocol.Prepared{}, err
+	}
+	return protocol.Prepared{Instance: s.o.Instance, Same: made.same(ctx)}, nil
+}
+
+// same are those of the brokers that are one and the same. Of one that is away now
+// nobody knows.
+func (p *placement) same(ctx context.Context) (all []protocol.SameBroker) {
+	for i, a := range p.brokers {
+		c, compares := a.Remote.(broker.Comparing)
+		for _, b := range p.brokers[i+1:] {
+			if !compares || a.adapter.Name != b.adapter.Name {
+				continue
+			}
+			if is, err := c.Same(ctx, b.Remote); err == nil && is {
+				all = append(all, protocol.SameBroker{ID: a.id, Other: b.id})
+			}
+		}
+	}
+	return all
 }
 
 // follow has this router work by a placement of that number, or a later one.
@@ -253,7 +290,7 @@ func (s *Service) broker(ctx context.Context, b protocol.PlacedBroker) (*remoteB
 			return r, nil
 		}
 	}
-	made, err := makeBroker(b.ID, b.Adapter, s.log)
+	made, err := makeBroker(b, s.log)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (s *Service) lookAtQueues(ctx context.Context, r protocol.QueuesRequest) (p
 	if err != nil {
 		return page, err
 	}
-	page.Queues = slices.Concat(found...)
+	page.Share, page.Queues = s.share(len(found)), slices.Concat(found...)
 	slices.SortFunc(page.Queues, func(a, b protocol.QueueInfo) int { return cmp.Compare(a.Queue, b.Queue) })
 	if limit := cmp.Or(max(r.Limit, 0), defaultQueues); len(page.Queues) > limit {
 		page.Queues, page.More = page.Queues[:limit:limit], true
@@ -61,6 +61,11 @@ func (s *Service) lookAtQueues(ctx context.Context, r protocol.QueuesRequest) (p
 		q.Topic = scope.SubscribedTopic(q.Queue)
 	}
 	return page, nil
+}
+
+// share is what this router answers for, of all lanes.
+func (s *Service) share(lanes int) protocol.Share {
+	return protocol.Share{Ledgers: lanes, Total: len(s.slots())}
 }
 
 // list describes the lane's queues that are asked for: those that something is
@@ -147,6 +152,7 @@ func (s *Service) stats(ctx context.Context, _ protocol.Empty) (protocol.Stats, 
 	sum.counters.All[ledger.Refused] += s.refused.Load()
 	load, held := s.ownLoad(), float64(s.inWorkersHands())
 	stats := protocol.Stats{
+		Share:   s.share(len(found)),
 		Service: serviceName, Instance: s.o.Instance, Version: s.o.Version,
 		Counters: told(&sum.counters), Routes: sum.counters.Told(),
 		Gauges: map[string]float64{

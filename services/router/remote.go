@@ -2,6 +2,8 @@ package router
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -658,6 +660,17 @@ func (f *farQueue) look(ctx context.Context) (broker.Depth, error) {
 	return d, err
 }
 
+// errAway marks why a broker cannot be asked.
+var errAway = errors.New("the broker is away")
+
+// lookIfThere is look, with no waiting for a broker that is known to be away.
+func (f *farQueue) lookIfThere(ctx context.Context) (broker.Depth, error) {
+	if away := f.Away(); away != nil {
+		return broker.Depth{}, fmt.Errorf("%w: %w", errAway, away)
+	}
+	return f.look(ctx)
+}
+
 // farHeld is a queue on a broker, and what that has of it.
 type farHeld struct {
 	farQueue
@@ -677,7 +690,7 @@ func (o *openLane) held(ctx context.Context, wanted func(queue string) bool) (al
 		for i := 0; i < len(before) && err == nil; i++ {
 			at := farHeld{farQueue: before[i]}
 			if !at.Capabilities().TopicsOnly { // which keeps nothing
-				at.Depth, err = at.look(ctx)
+				at.Depth, err = at.lookIfThere(ctx)
 			}
 			all = append(all, at)
 		}
@@ -759,6 +772,10 @@ func (o *openLane) addFar(ctx context.Context, execution string, reply *protocol
 		return nil
 	}
 	far, err := o.held(ctx, func(queue string) bool { return closing.ExecutionOf(queue) == execution })
+	if errors.Is(err, errAway) {
+		reply.Live, reply.Unknown = reply.Live+1, protocol.AsError(err).Message
+		return nil
+	}
 	for i := range far {
 		reply.Live += far[i].live + far[i].Ready + far[i].Waiting + far[i].Dead
 	}

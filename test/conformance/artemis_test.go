@@ -36,7 +36,7 @@ func targetOnArtemis(t *testing.T, meshDelay bool) brokertest.Target {
 	link := harness.NewProxy(t, a.Address())
 	m := startMeshOn(t, onArtemis(strings.Replace(a.URL(), a.Address(), link.Address(), 1), meshDelay), router.Limits{})
 	return brokertest.Target{
-		URL: m.server.URL(), Broker: artemis.Name, Capabilities: m.capabilities(t), Restart: m.restart,
+		URL: m.server.URL(), Broker: artemis.Name, Capabilities: m.capabilities(t), Restart: m.restart, Undecided: m.undecided,
 		Sever: func(*testing.T) { link.Cut() },
 		Put: func(t *testing.T, queue string, headers map[string]any, body []byte) {
 			putSTOMP(t, a.URL(), queue, headers, body)

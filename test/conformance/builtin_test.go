@@ -13,6 +13,6 @@ func TestBuiltin(t *testing.T) {
 	m := startMesh(t, router.Limits{})
 	b := builtin.New(protocol.DurabilityFsync, nil)
 	brokertest.Run(t, brokertest.Target{
-		URL: m.server.URL(), Broker: b.Name(), Capabilities: b.Capabilities(), Restart: m.restart, Sever: m.sever,
+		URL: m.server.URL(), Broker: b.Name(), Capabilities: b.Capabilities(), Restart: m.restart, Undecided: m.undecided, Sever: m.sever,
 	})
 }

@@ -102,9 +102,7 @@ func (m *inProcess) start(t *testing.T) {
 		func(o mesh.ConnectOptions) (service, error) {
 			return registry.New(registry.Options{Mesh: o, Instance: "registry-a", Logger: m.log, Tombstone: m.tombstone, Config: registry.ConfigOptions{Seed: m.configured}})
 		},
-		func(o mesh.ConnectOptions) (service, error) {
-			return retry.New(retry.Options{Mesh: o, Instance: "retry-a", Logger: m.log})
-		},
+		m.newRetry,
 		func(o mesh.ConnectOptions) (service, error) {
 			return dlq.New(dlq.Options{Mesh: o, Instance: "dlq-a", Logger: m.log})
 		},
@@ -130,6 +128,33 @@ func (m *inProcess) start(t *testing.T) {
 		m.services = append(m.services, s)
 	}
 	m.awaitReady(ctx, t)
+}
+
+func (m *inProcess) newRetry(o mesh.ConnectOptions) (service, error) {
+	return retry.New(retry.Options{Mesh: o, Instance: "retry-a", Logger: m.log})
+}
+
+const retryAt = 1 // of services
+
+// undecided stops the retry service until decide is called.
+func (m *inProcess) undecided(t *testing.T) (decide func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	t.Cleanup(cancel)
+	if err := m.services[retryAt].Stop(ctx); err != nil {
+		t.Fatalf("stopping the retry service: %v", err)
+	}
+	return func() {
+		t.Helper()
+		again, err := m.newRetry(mesh.ConnectOptions{URL: m.server.URL()})
+		if err == nil {
+			m.services[retryAt] = again
+			err = again.Start(ctx)
+		}
+		if err != nil {
+			t.Fatalf("starting the retry service: %v", err)
+		}
+	}
 }
 
 func (m *inProcess) startNATS(ctx context.Context, t *testing.T) {

@@ -37,7 +37,7 @@ func targetOnPulsar(t *testing.T, delay string, can broker.Capabilities) brokert
 		"url": p.URL(), "admin_url": p.AdminURL(), "tenant": live.Tenant, "namespace": space, "negative_ack_redelivery_delay_ms": int64(1), "delay": delay,
 	}}})
 	return brokertest.Target{
-		URL: m.server.URL(), Broker: adapter.Name, Capabilities: can, Restart: m.restart,
+		URL: m.server.URL(), Broker: adapter.Name, Capabilities: can, Restart: m.restart, Undecided: m.undecided,
 		Sever: func(t *testing.T) { p.Unload(t, space) },
 		Put: func(t *testing.T, queue string, headers map[string]any, body []byte) {
 			putPulsar(t, p.URL(), space, queue, headers, body)

@@ -32,7 +32,7 @@ func targetOnRabbitMQ(t *testing.T, o rabbitmq.Options) brokertest.Target {
 		return rabbitmq.New(o)
 	}, router.Limits{})
 	return brokertest.Target{
-		URL: m.server.URL(), Broker: rabbitmq.Name, Capabilities: m.capabilities(t), Restart: m.restart,
+		URL: m.server.URL(), Broker: rabbitmq.Name, Capabilities: m.capabilities(t), Restart: m.restart, Undecided: m.undecided,
 		Sever: func(t *testing.T) { r.CloseConnections(t, o.URL) },
 		Put: func(t *testing.T, queue string, headers map[string]any, body []byte) {
 			put(t, o.URL, queue, headers, body)

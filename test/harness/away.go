@@ -99,6 +99,12 @@ func (l *Left) CheckUnknown() {
 			t.Errorf("%v ends with %d: %s%s", args, r.Code, r.Stdout, r.Stderr)
 		}
 	}
+	if r := m.Run("execution", "close", l.execution); r.Code != 0 || !strings.Contains(r.Stdout, "unknown: the broker "+l.broker) {
+		t.Errorf("execution close ends with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := m.Run("execution", "reopen", l.execution); r.Code != 0 {
+		t.Errorf("execution reopen ends with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
 	if r := m.Run("reconcile"); r.Code != 4 || !strings.Contains(r.Stdout, "away: "+l.broker) {
 		t.Errorf("reconcile ends with %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}

@@ -32,6 +32,7 @@ type app struct {
 	stderr  io.Writer
 	version string
 	flags   *globals
+	rests   bool // the mesh is stopped: there is its configuration alone
 }
 
 // log is the program's log, on stderr.
@@ -74,13 +75,20 @@ func (a *app) connect() (*nats.Conn, error) {
 	defer cancel()
 	nc, err := mesh.Connect(ctx, mesh.ConnectOptions{URL: a.flags.NATS, Name: "waybill-cli"})
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, startOne(err)
 	}
 	return nc, nil
 }
 
 // unreachable adds what to do next to the error of a mesh that is not there.
 func unreachable(err error) error {
+	if !mesh.IsNobody(err) {
+		return err
+	}
+	return startOne(err)
+}
+
+func startOne(err error) error {
 	if protocol.CodeOf(err) != protocol.CodeUnavailable {
 		return err
 	}
@@ -91,7 +99,7 @@ func unreachable(err error) error {
 func (a *app) client(opts ...client.Option) (*client.Client, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, connectTimeout)
 	defer cancel()
-	return client.Connect(ctx, a.flags.NATS, append(opts, client.Logger(a.log(slog.LevelWarn)))...)
+	return client.Connect(ctx, a.flags.NATS, append(opts, client.Logger(slog.New(plain{a: a})))...)
 }
 
 // ask is one request to a service.

@@ -55,10 +55,9 @@ func (*brokerLsCmd) list(a *app) error {
 }
 
 func brokers(a *app, count bool) ([]protocol.BrokerInfo, error) {
-	all, err := operatedWithin(a, countTime, func(ctx context.Context, nc *nats.Conn) ([]protocol.BrokerInfo, error) {
+	return operatedWithin(a, countTime, func(ctx context.Context, nc *nats.Conn) ([]protocol.BrokerInfo, error) {
 		return operate.Brokers(ctx, nc, count)
 	})
-	return all, unreachable(err)
 }
 
 func stateOf(b *protocol.BrokerInfo) string {
@@ -123,6 +122,8 @@ func changeBroker(a *app, name string, state protocol.BrokerState, abandon []str
 	case all[i].Replaced && abandon == nil:
 		return protocol.Errorf(protocol.CodeConflict, "%s was replaced: it is worked off already, and retired when it is empty; --force retires it now", name)
 	case all[i].Replaced:
+	case state == protocol.BrokerDraining && len(all[i].Routes) > 0:
+		return protocol.Errorf(protocol.CodeConflict, "routes lead to %s, which is to take nothing new: %s\n  next: have them lead elsewhere, or take them out, with waybill config apply", name, strings.Join(all[i].Routes, " "))
 	default:
 		if edit.Change, err = json.Marshal(map[string]any{"brokers": map[string]any{name: map[string]any{"state": state}}}); err != nil {
 			return err

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/user"
 	"strconv"
@@ -19,6 +22,8 @@ import (
 )
 
 type configCmd struct {
+	Data string `help:"Directory of a mesh that is stopped, whose configuration it is then; default: that of the mesh that runs." placeholder:"DIR" type:"path"`
+
 	Check    configCheckCmd    `cmd:"" help:"Look whether a configuration file is right, without a mesh."`
 	Show     configShowCmd     `cmd:"" help:"Print the mesh's configuration, as YAML."`
 	Diff     configDiffCmd     `cmd:"" help:"Print what applying a file would change; exit 1 if anything."`
@@ -26,6 +31,20 @@ type configCmd struct {
 	History  configHistoryCmd  `cmd:"" help:"List the last changes of the configuration: when, by whom, and what."`
 	Rollback configRollbackCmd `cmd:"" help:"Make the configuration what it was at a revision."`
 	Schema   configSchemaCmd   `cmd:"" help:"Print the JSON schema of configuration files, for editors."`
+}
+
+// atRest runs a command while the registry of a mesh that is stopped answers it, or
+// as it is if there is no directory of one.
+func (a *app) atRest(dir string, run func() error) error {
+	if dir == "" {
+		return run()
+	}
+	m, err := up.StartConfiguration(a.ctx, up.Options{Data: dir, Listen: "127.0.0.1:0", Version: a.version, Logger: a.log(slog.LevelWarn)})
+	if err != nil {
+		return started(a, "up", err)
+	}
+	a.flags.NATS, a.rests = m.NATS(), true
+	return errors.Join(run(), m.Stop(context.Background()))
 }
 
 type configFile struct {
@@ -246,6 +265,10 @@ func sayEdited(a *app, edited protocol.ConfigEdited, unchanged string) error {
 		sayDifferences(a, edited.Differences)
 		if len(edited.Differences) == 0 {
 			a.sayf("%s", unchanged)
+			return
+		}
+		if a.rests {
+			a.sayf("done, as revision %d; the mesh works so when it starts", edited.Revision)
 			return
 		}
 		a.sayf("done, as revision %d; the whole mesh works so", edited.Revision)

@@ -53,7 +53,10 @@ func (c *demoCmd) Run(a *app) (err error) {
 func (c *demoCmd) send(a *app, m *up.Mesh, trees []string, store string) (err error) {
 	run, err := demo.Start(a.ctx, demo.Options{
 		NATS: m.NATS(), Trees: trees, Store: store, Logger: a.log(slog.LevelWarn),
-		Queues: func(execution string) ([]protocol.QueueInfo, error) { return queues(a, execution) },
+		Queues: func(execution string) ([]protocol.QueueInfo, error) {
+			page, err := queues(a, execution)
+			return page.Queues, err
+		},
 	})
 	if err != nil {
 		return err

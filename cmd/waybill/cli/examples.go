@@ -55,7 +55,7 @@ var examples = map[string]string{
 	"retry cancel": "waybill retry cancel 01a22903-c22f-72ef-812a-e20f3ee053c3",
 
 	"config check":    "waybill config check waybill.yaml\nwaybill config check --part routes.yaml",
-	"config show":     "waybill config show\nwaybill config show --set > waybill.yaml",
+	"config show":     "waybill config show\nwaybill config show --set > waybill.yaml\nwaybill config show --data waybill-data",
 	"config diff":     "waybill config diff waybill.yaml",
 	"config apply":    "waybill config apply waybill.yaml\necho 'subscriber_retention_ms: 60000' | waybill config apply -",
 	"config history":  "waybill config history",

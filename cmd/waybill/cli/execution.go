@@ -22,10 +22,12 @@ type executionLsCmd struct{ watching }
 func (c *executionLsCmd) Run(a *app) error { return c.watching.run(a, c.list) }
 
 func (c *executionLsCmd) list(a *app) error {
-	all, err := operated(a, operate.AllExecutions)
+	page, err := operated(a, operate.AllExecutions)
 	if err != nil {
 		return err
 	}
+	all := page.Executions
+	defer sayMissing(a, page.Missing)
 	return a.show(all, func() {
 		if len(all) == 0 {
 			a.sayf("no executions yet; %s makes one", command(a.flags.NATS, "pub queue EXECUTION ROUTE PAYLOAD"))
@@ -80,6 +82,11 @@ func closeExecution(a *app, id string, purge bool) error {
 		switch {
 		case closed.State == protocol.ExecutionGone:
 			a.sayf("%s is closed and nothing of it is left; the id is free again %s", id, until(closed.Until))
+		case closed.Unknown != "":
+			a.sayf("%s takes no more messages; what is still there is %s: %s", id, unknown, printable(closed.Unknown))
+			if purge {
+				a.hintf("it is dropped when the broker is back")
+			}
 		case purge:
 			a.sayf("%s is closed; %s still to be dropped, as soon as what is under way has ended", id, plural(closed.Left, "message is", "messages are"))
 		default:
@@ -101,9 +108,9 @@ func unheardOf(a *app, id string) bool {
 
 // messagesOf is the number of messages an execution has.
 func messagesOf(a *app, id string) (n int64, err error) {
-	all, err := queues(a, id)
-	for i := range all {
-		q := &all[i]
+	page, err := queues(a, id)
+	for i := range page.Queues {
+		q := &page.Queues[i]
 		n += q.Ready + q.InFlight + q.Waiting + q.Dead + q.Moving
 	}
 	return n, err

@@ -33,10 +33,12 @@ func (c *queueLsCmd) list(a *app) error {
 	if err := checkOnly(c.Execution); err != nil {
 		return err
 	}
-	queues, err := queues(a, c.Execution)
+	page, err := queues(a, c.Execution)
 	if err != nil {
 		return err
 	}
+	queues := page.Queues
+	defer sayMissing(a, page.Missing)
 	return a.show(queues, func() {
 		if len(queues) == 0 {
 			a.sayf("no queues yet; %s makes one", command(a.flags.NATS, "pub queue EXECUTION ROUTE PAYLOAD"))
@@ -74,6 +76,13 @@ func sayUnknown[T any](a *app, all []T, of func(*T) string) {
 	}
 }
 
+// sayMissing says of which parts of the services nothing is listed.
+func sayMissing(a *app, parts operate.Missing) {
+	for _, text := range parts {
+		a.sayf("missing: %s", text)
+	}
+}
+
 // checkOnly refuses what is no execution's id, if one is given: nothing would be
 // listed, as of one that is empty.
 func checkOnly(execution string) error {
@@ -99,8 +108,8 @@ func order(q *protocol.QueueInfo) string {
 }
 
 // queues is what the services know of the queues together.
-func queues(a *app, execution string) ([]protocol.QueueInfo, error) {
-	return operated(a, func(ctx context.Context, nc *nats.Conn) ([]protocol.QueueInfo, error) {
+func queues(a *app, execution string) (operate.QueuePage, error) {
+	return operated(a, func(ctx context.Context, nc *nats.Conn) (operate.QueuePage, error) {
 		return operate.AllQueues(ctx, nc, execution)
 	})
 }

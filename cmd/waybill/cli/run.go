@@ -31,7 +31,7 @@ const (
 
 const description = `The mesh, and everything an operator asks of it.
 
-Commands other than up, nats, demo, filter, broker capabilities, config check and config schema talk to a running mesh: --nats, or WAYBILL_NATS, says where.
+Commands other than up, nats, demo, filter, broker capabilities, config check and config schema talk to a running mesh: --nats, or WAYBILL_NATS, says where; config --data DIR to one that is stopped.
 
 Exit codes: 0 done; 1 failed (filter test: no match; config diff: a difference); 2 wrong usage; 3 refused by the mesh, with a code; 4 no mesh or service answers; 5 no answer in time, it may have happened; 6 no such thing; 7 the demo's totals differ.`
 
@@ -95,7 +95,7 @@ func Run(ctx context.Context, args []string, version string, stdin io.Reader, st
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, version: version, flags: &c.globals}
 	if err = checkGiven(command); err == nil {
-		err = a.traced(func() error { return command.Run(a) })
+		err = a.traced(func() error { return a.atRest(c.Config.Data, func() error { return command.Run(a) }) })
 	}
 	if err != nil && !errors.Is(err, errNoMatch) {
 		_, _ = fmt.Fprintf(stderr, "waybill: %v\n", err)

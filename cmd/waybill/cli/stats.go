@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/waybill-mq/waybill/internal/mesh"
 	"github.com/waybill-mq/waybill/internal/operate"
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -28,10 +27,11 @@ func (c *statsCmd) Run(a *app) error {
 			return err
 		}
 		defer nc.Close()
-		all, err := gatherStats(a, nc)
+		all, missing, err := gatherStats(a, nc)
 		if err != nil {
 			return err
 		}
+		defer sayMissing(a, missing)
 		if c.Watch {
 			before = sampleOf(all, before)
 			return a.show(before, func() { c.report(a, all, before) })
@@ -53,18 +53,18 @@ func (c *statsCmd) report(a *app, all []protocol.Stats, s *sample) {
 	}
 }
 
-func gatherStats(a *app, nc *nats.Conn) ([]protocol.Stats, error) {
+func gatherStats(a *app, nc *nats.Conn) ([]protocol.Stats, operate.Missing, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
 	defer cancel()
-	all, err := mesh.Gather[protocol.Stats](ctx, nc, protocol.SubjectStats, protocol.Empty{}, 0)
+	all, missing, err := operate.Stats(ctx, nc)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(all) == 0 {
-		return nil, unreachable(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
+		return nil, nil, startOne(protocol.Errorf(protocol.CodeUnavailable, "NATS answers at %s, but no service of a mesh does", a.flags.NATS))
 	}
 	slices.SortFunc(all, compareService)
-	return all, nil
+	return all, missing, nil
 }
 
 // sample is what --watch shows.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
@@ -27,6 +28,8 @@ func (c *pubTopicCmd) report(a *app, r *client.Receipt) {
 	switch {
 	case r.Duplicate:
 		a.sayf("%s was published to %s before; nothing was stored", r.MessageID, scope.TopicPrefix+topic)
+	case r.Listeners == 0 && r.Durability == protocol.DurabilityNone:
+		a.sayf("nobody in the mesh subscribes to %s; it went to who is on the broker %s now, and is stored nowhere", scope.TopicPrefix+topic, r.Broker)
 	case r.Listeners == 0:
 		a.sayf("nobody subscribes to %s; nothing was stored", scope.TopicPrefix+topic)
 		a.hintf("somebody does with %s, or %s", command(a.flags.NATS, "observe "+topic+" --id ID"), command(a.flags.NATS, "listen "+topic))

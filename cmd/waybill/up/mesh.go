@@ -32,6 +32,7 @@ type Mesh struct {
 	gateway *gateway.Service
 	// inMemory: messages are in memory alone
 	inMemory bool
+	alone    bool // there is only what has the configuration
 	stop     mesh.Lifecycle
 
 	watching sync.WaitGroup
@@ -55,11 +56,34 @@ type service interface {
 // errors are coded, except those of a damaged store; what was started is
 // stopped again.
 func Start(ctx context.Context, o Options) (*Mesh, error) {
-	m := &Mesh{o: o.withDefaults(), stopping: make(chan struct{}), failed: make(chan struct{})}
+	m := newMesh(o)
 	if err := m.start(ctx); err != nil {
 		return nil, errors.Join(err, m.Stop(context.WithoutCancel(ctx)))
 	}
 	return m, nil
+}
+
+// StartConfiguration starts of a mesh that is stopped what has its configuration,
+// NATS and the registry, so that it can be looked at and changed. NOT_FOUND if there
+// is none in Options.Data.
+func StartConfiguration(ctx context.Context, o Options) (*Mesh, error) {
+	m := newMesh(o)
+	m.alone = true
+	err := m.mustBeThere()
+	if err == nil {
+		err = m.startNATS(ctx)
+	}
+	if err == nil {
+		err = m.startService(ctx, "registry", m.registry)
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Stop(context.WithoutCancel(ctx)))
+	}
+	return m, nil
+}
+
+func newMesh(o Options) *Mesh {
+	return &Mesh{o: o.withDefaults(), stopping: make(chan struct{}), failed: make(chan struct{})}
 }
 
 func (m *Mesh) start(ctx context.Context) error {
@@ -72,15 +96,9 @@ func (m *Mesh) start(ctx context.Context) error {
 	}{
 		{"registry", m.registry}, {"retry", m.retry}, {"dlq", m.dlq}, {"router", m.router}, {"gateway", m.http},
 	} {
-		s, err := next.make()
-		if err != nil {
+		if err := m.startService(ctx, next.name, next.make); err != nil {
 			return err
 		}
-		if err := s.Start(ctx); err != nil {
-			return fmt.Errorf("starting %s: %w", next.name, err)
-		}
-		m.stop.Add(next.name, s.Stop)
-		m.watching.Go(func() { m.watch(next.name, s) })
 		if next.name == "registry" {
 			if err := m.configure(ctx); err != nil {
 				return err
@@ -88,6 +106,19 @@ func (m *Mesh) start(ctx context.Context) error {
 		}
 	}
 	return m.awaitReady(ctx)
+}
+
+func (m *Mesh) startService(ctx context.Context, name string, build func() (service, error)) error {
+	s, err := build()
+	if err != nil {
+		return err
+	}
+	if err := s.Start(ctx); err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	m.stop.Add(name, s.Stop)
+	m.watching.Go(func() { m.watch(name, s) })
+	return nil
 }
 
 // configure reads what the services are started with.
@@ -193,7 +224,7 @@ func (m *Mesh) both() mesh.ConnectOptions {
 func (m *Mesh) registry() (service, error) {
 	return registry.New(registry.Options{
 		Mesh: m.inside(), Instance: m.nats.Name(), Version: m.o.Version, Logger: m.o.Logger,
-		Config: registry.ConfigOptions{Seed: m.o.Seed, Change: m.o.Change, By: "waybill up"},
+		Config: registry.ConfigOptions{Seed: m.o.Seed, Change: m.o.Change, By: "waybill up"}, Alone: m.alone,
 	})
 }
 

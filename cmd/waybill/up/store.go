@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/waybill-mq/waybill/internal/config"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 )
 
 // storeFile, in the data directory, says where the store lies if that is elsewhere.
@@ -39,6 +40,15 @@ func below(dir, path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
+}
+
+// mustBeThere is NOT_FOUND for a directory that no mesh was started on.
+func (m *Mesh) mustBeThere() error {
+	is, err := m.settledDir()
+	if err == nil && is == "" {
+		err = protocol.Errorf(protocol.CodeNotFound, "there is no mesh in %s: name the directory that waybill up was started with", m.o.Data)
+	}
+	return err
 }
 
 // settledDir is where the store was put; "" if there is none yet.

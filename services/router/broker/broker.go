@@ -185,6 +185,13 @@ type Lane interface {
 	// or consumer: it arrives again as another entry, and settling this one is
 	// withheld and counted superseded.
 	Lost(e *Entry)
+	// Ended says whether the entry's handler has, and what follows is not recorded yet. The
+	// broker's Store keeps such an entry, if it will know its message again, and does then
+	// what it is asked.
+	Ended(e *Entry) bool
+	// Leaves has an entry that has arrived be away until it has Left or is Lost: what
+	// follows its handler's end is known, and nobody is given it.
+	Leaves(e *Entry)
 }
 
 // RemoteKey is set in the keys of entries that are not in the lane's ledger, so
@@ -209,6 +216,13 @@ type Remote interface {
 type Naming interface {
 	// CheckName refuses a queue that the broker has no name for.
 	CheckName(queue string) error
+}
+
+// Comparing is a Remote that knows itself again.
+type Comparing interface {
+	// Same says whether other is the same broker, under another address maybe, so that
+	// queues are the same there and here. Both are open.
+	Same(ctx context.Context, other Remote) (bool, error)
 }
 
 // Defaulting is a Remote that is configured with defaults of its own.

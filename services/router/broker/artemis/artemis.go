@@ -36,6 +36,8 @@ type Broker struct {
 	warned   sync.Map     // of which settings
 	lost     atomic.Int64 // when a lost connection was told of, ns since the epoch
 
+	node string // its own name for itself
+
 	// What the acceptor takes off the beginning of a destination.
 	queuePrefix, topicPrefix string
 
@@ -44,7 +46,10 @@ type Broker struct {
 	running sync.WaitGroup
 }
 
-var _ broker.Remote = (*Broker)(nil)
+var (
+	_ broker.Remote    = (*Broker)(nil)
+	_ broker.Comparing = (*Broker)(nil)
+)
 
 // New checks the options; nothing is connected before Open.
 func New(o Options) (broker.Remote, error) {
@@ -57,8 +62,8 @@ func New(o Options) (broker.Remote, error) {
 	if port == "" {
 		port = "61613"
 	}
-	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), address: net.JoinHostPort(at.Hostname(), port), user: at.User, secure: at.Scheme == "stomps"}
-	b.Identity = remote.Identity{ID: o.Name, At: at.Scheme + "://" + b.address}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Shown), address: net.JoinHostPort(at.Hostname(), port), user: at.User, secure: at.Scheme == "stomps"}
+	b.Identity = remote.Identity{ID: o.Name, Shown: o.Shown, At: at.Scheme + "://" + b.address}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.desk = newDesk(b)
 	return b, nil
@@ -80,6 +85,9 @@ func (b *Broker) Capabilities() broker.Capabilities {
 // from then on.
 func (b *Broker) Open(ctx context.Context) error {
 	conn, err := b.dial(ctx, b.desk.link.role)
+	if r, is := errors.AsType[refused](err); is {
+		return b.Refuses(r)
+	}
 	if err != nil {
 		return b.Unreachable(err)
 	}
@@ -100,6 +108,9 @@ func (b *Broker) examine(ctx context.Context, conn *connection) error {
 		return err
 	}
 	err := b.desk.open(ctx, conn)
+	if err == nil {
+		err = b.findNode(ctx, conn)
+	}
 	if err == nil {
 		err = b.findPrefixes(ctx, conn)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
+	"github.com/waybill-mq/waybill/services/router/broker"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
 
@@ -34,6 +35,21 @@ func (b *Broker) checkVersion(server string) error {
 		return b.Faultf(protocol.CodeUnsupported, "is Artemis %s: %d.%d or later is needed", version, leastMajor, leastMinor)
 	}
 	return nil
+}
+
+// findNode finds out what the broker calls itself, which is its own alone.
+func (b *Broker) findNode(ctx context.Context, conn *connection) error {
+	answers, err := b.demand(ctx, conn, request{resource: onBroker, attribute: "nodeID"})
+	if err == nil {
+		b.node, err = answers[0].text()
+	}
+	return err
+}
+
+// Same implements broker.Comparing.
+func (b *Broker) Same(_ context.Context, other broker.Remote) (bool, error) {
+	o, is := other.(*Broker)
+	return is && b.node != "" && o.node == b.node, nil
 }
 
 // findPrefixes finds out whether the acceptor takes /queue/ and /topic/ off a

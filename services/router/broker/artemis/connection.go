@@ -123,12 +123,17 @@ func (c *connection) greet(ctx context.Context, hello *frame.Frame) error {
 	switch {
 	case err != nil:
 		return err
-	case answer == nil || answer.Command == frame.ERROR:
+	case answer == nil:
 		return saidBy(answer)
+	case answer.Command == frame.ERROR:
+		return refused{saidBy(answer)}
 	}
 	c.server = answer.Header.Get(frame.Server)
 	return nil
 }
+
+// refused is what a broker says that ends a conversation before it begins.
+type refused struct{ error }
 
 // saidBy is the error that a frame tells, without what it quotes of a message.
 func saidBy(f *frame.Frame) error {

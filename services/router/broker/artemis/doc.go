@@ -23,9 +23,10 @@ const DefaultURL = "stomp://localhost:61613"
 
 // Options of New.
 type Options struct {
-	// Name is how configuration and publish answers call the broker; default
-	// Name.
+	// Name is how the mesh's notes call the broker, which never changes; default Name.
 	Name string
+	// Shown is how people call it; default Name.
+	Shown string
 	// URL is where its STOMP acceptor is, stomp:// or, with TLS, stomps://, with
 	// user and password if it asks for them; default DefaultURL. The password is
 	// never shown.
@@ -38,6 +39,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Name, o.URL = cmp.Or(o.Name, Name), cmp.Or(o.URL, DefaultURL)
+	o.Shown = cmp.Or(o.Shown, o.Name)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -80,7 +80,7 @@ func (b *Broker) waiting(ctx context.Context, s *spot, queue string, id protocol
 	}
 	n, err := answers[1].number()
 	if err == nil && n > mostWaiting {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "%d messages wait in %s on the broker %s, which tells all of them at once or none: it is asked for %d at most; let them come, or look with the broker's own console", n, s.address, b.ID, mostWaiting)
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, "%d messages wait in %s on the broker %s, which tells all of them at once or none: it is asked for %d at most; let them come, or look with the broker's own console", n, s.address, b.Shown, mostWaiting)
 	}
 	if err != nil || n == 0 {
 		return nil, b.Failed("what waits in "+s.address+" could not be counted", err)
@@ -181,7 +181,7 @@ func (b *Broker) release(ctx context.Context, s *spot, all []stored, hurry func(
 		}
 	}
 	if isRefused(err) && strings.Contains(err.Error(), deliverNow) {
-		return n, protocol.Errorf(protocol.CodeUnsupported, "the broker %s does not let go of what waits before its time (%v): a later version of Artemis does", b.ID, err)
+		return n, protocol.Errorf(protocol.CodeUnsupported, "the broker %s does not let go of what waits before its time (%v): a later version of Artemis does", b.Shown, err)
 	}
 	return n, b.Failed("what waits in "+s.address+" could not be let go", err)
 }

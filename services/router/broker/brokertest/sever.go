@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
+	"github.com/waybill-mq/waybill/pkg/scope"
 )
 
 // severed: a connection that is lost costs no message and no try: everything
@@ -147,4 +148,41 @@ func (s *suite) heldDuring(fault func(t *testing.T)) {
 	equal(s, "acknowledged", q.Counters[protocol.CountAcknowledged], 1)
 	equal(s, "rejected", q.Counters[protocol.CountRejected], 0)
 	equal(s, "failed", q.Counters[protocol.CountFailed], 0)
+}
+
+// endedWhileSevered: what a handler said before the connection was lost counts, though
+// nothing was decided of it yet. Nobody is given the same try again, and order is kept.
+func (s *suite) endedWhileSevered() {
+	w := s.worker(s.on("r"), s.fifo("f"))
+	decide := s.Undecided(s.T)
+	s.publish("r", []byte("fails"))
+	s.publish("f", []byte("fails"), protocol.HeaderGroup, "a")
+	s.publish("f", []byte("fails"), protocol.HeaderGroup, "b")
+	for range 3 {
+		d := w.next()
+		if d.Header.Get(protocol.HeaderGroup) == "b" {
+			d.end(protocol.Rejected)
+			continue
+		}
+		d.end(protocol.Failed)
+	}
+	s.publish("f", []byte("follows"), protocol.HeaderGroup, "a")
+	for _, route := range []string{"r", "f"} {
+		s.eventually("the answers to be there", func() bool {
+			all := s.queues(protocol.SubjectQueues, protocol.QueuesRequest{Queue: scope.ScopedName(s.execution, route)})
+			return len(all) == 1 && all[0].InFlight == 0
+		})
+	}
+	s.Sever(s.T)
+	decide()
+	for range 3 {
+		d := w.next()
+		want := map[string]int{"fails": 2, "follows": 1}[string(d.Data)]
+		equal(s, "attempt of what "+string(d.Data), d.attempt(), want)
+		d.end(protocol.Acknowledged)
+	}
+	q := s.awaitEmpty("r", 0)
+	equal(s, "delivered", q.Counters[protocol.CountDelivered], 2)
+	q = s.awaitEmpty("f", 1)
+	equal(s, "delivered in order", q.Counters[protocol.CountDelivered], 4)
 }

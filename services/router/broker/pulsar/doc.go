@@ -35,9 +35,10 @@ const DefaultRetryDelay = time.Second
 
 // Options of New.
 type Options struct {
-	// Name is how configuration and publish answers call the broker; default
-	// Name.
+	// Name is how the mesh's notes call the broker, which never changes; default Name.
 	Name string
+	// Shown is how people call it; default Name.
+	Shown string
 	// URL is where the broker is, pulsar:// or, with TLS, pulsar+ssl://, with a JSON web
 	// token as the password if it asks for one; AdminURL where its admin interface is,
 	// http:// or https://, which is asked with the same. Defaults: DefaultURL,
@@ -55,6 +56,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Name, o.URL, o.AdminURL = cmp.Or(o.Name, Name), cmp.Or(o.URL, DefaultURL), cmp.Or(o.AdminURL, DefaultAdminURL)
+	o.Shown = cmp.Or(o.Shown, o.Name)
 	o.Tenant, o.Namespace = cmp.Or(o.Tenant, scope.DefaultPulsarTenant), cmp.Or(o.Namespace, scope.DefaultPulsarNamespace)
 	o.RetryDelay = cmp.Or(o.RetryDelay, DefaultRetryDelay)
 	if o.Logger == nil {

@@ -79,7 +79,7 @@ func New(o Options) (broker.Remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), names: names, Identity: remote.Identity{ID: o.Name, At: at.Scheme + "://" + at.Host}}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Shown), names: names, Identity: remote.Identity{ID: o.Name, Shown: o.Shown, At: at.Scheme + "://" + at.Host}}
 	b.token, _ = at.User.Password()
 	b.admin = &admin{
 		base: over.Scheme + "://" + over.Host + "/admin/v2/", token: b.token, space: o.Tenant + "/" + o.Namespace,

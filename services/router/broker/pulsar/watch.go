@@ -87,7 +87,7 @@ func (b *Broker) examine(ctx context.Context) error {
 		return b.Faultf(protocol.CodeUnavailable, "cannot be reached over its admin interface %s: %v; start it, or correct admin_url", b.admin.base, err)
 	}
 	refuse := func(setting, why string) error {
-		return protocol.Errorf(protocol.CodeConflict, "the namespace %s of the broker %s at %s has %s, which %s: change it there, or name another namespace", b.admin.space, b.ID, b.At, setting, why)
+		return protocol.Errorf(protocol.CodeConflict, "the namespace %s of the broker %s at %s has %s, which %s: change it there, or name another namespace", b.admin.space, b.Shown, b.At, setting, why)
 	}
 	switch {
 	case p.TTL > 0:

@@ -102,7 +102,7 @@ func (b *Broker) learn(ctx context.Context, name string, args amqp.Table) (*made
 		case declared == nil && err == nil:
 			return m, nil
 		case d == nil || d.argument == "argument": // it is not there any more
-			return nil, b.failed("the queue "+name+" could not be looked at", err)
+			return nil, b.Failed("the queue "+name+" could not be looked at", err)
 		case !m.correct(d):
 			return m, nil
 		}
@@ -238,7 +238,7 @@ func (b *Broker) accept(ctx context.Context, n names, args amqp.Table, c *Confli
 		is = fmt.Sprintf("is %v", value)
 	}
 	refusal := protocol.Errorf(protocol.CodeConflict, "the queue %s on the broker %s was not made by the mesh, and may lose what it has confirmed: its %s %s. Delete it there once it is empty, the mesh makes it anew; until then nothing is published to it or taken from it",
-		c.Queue, b.o.Name, argument, is)
+		c.Queue, b.Shown, argument, is)
 	c.Argument, c.Text = argument, refusal.Message
 	return refusal
 }

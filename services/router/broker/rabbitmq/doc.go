@@ -27,9 +27,10 @@ const (
 
 // Options of New.
 type Options struct {
-	// Name is how configuration and publish answers call the broker; default
-	// Name.
+	// Name is how the mesh's notes call the broker, which never changes; default Name.
 	Name string
+	// Shown is how people call it; default Name.
+	Shown string
 	// URL is where the broker is; default DefaultURL. Its password is never
 	// shown.
 	URL string
@@ -50,6 +51,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Name, o.URL, o.Prefix = cmp.Or(o.Name, Name), cmp.Or(o.URL, DefaultURL), cmp.Or(o.Prefix, scope.DefaultAMQPPrefix)
+	o.Shown = cmp.Or(o.Shown, o.Name)
 	o.MaxAttempts, o.PrefetchCount = cmp.Or(o.MaxAttempts, protocol.DefaultMaxRetries), cmp.Or(o.PrefetchCount, protocol.DefaultConcurrency)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

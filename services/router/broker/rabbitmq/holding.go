@@ -71,5 +71,5 @@ func (b *Broker) hold(ctx context.Context, n names, queue string, ms int64) erro
 		return err
 	}
 	_, err = b.look(ctx, queue)
-	return b.failed("the queue "+queue+" could not be looked at", err)
+	return b.Failed("the queue "+queue+" could not be looked at", err)
 }

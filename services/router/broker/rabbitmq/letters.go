@@ -97,7 +97,7 @@ func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp
 	}
 	ch, err := b.out.channel(ctx)
 	if err != nil {
-		return 0, b.failed("a channel could not be opened", err)
+		return 0, b.Failed("a channel could not be opened", err)
 	}
 	most = min(most, there)
 	// All are taken: what goes back goes behind what went back before, so that some
@@ -111,7 +111,7 @@ func (b *Broker) read(ctx context.Context, at shelf, most int64, f func(ch *amqp
 			break
 		}
 		if at.dead && seen.again(&d) {
-			err = b.failed("a dead letter could not be taken away", d.Ack(false))
+			err = b.Failed("a dead letter could not be taken away", d.Ack(false))
 			there--
 			continue
 		}
@@ -161,10 +161,10 @@ func (b *Broker) takeLetters(ch *amqp.Channel, queue string, n int64) (<-chan am
 		n = 0
 	}
 	if err := ch.Qos(int(n), 0, false); err != nil {
-		return nil, b.failed("a channel could not be used", err)
+		return nil, b.Failed("a channel could not be used", err)
 	}
 	deliveries, err := ch.Consume(queue, "waybill-letters", false, false, false, false, nil)
-	return deliveries, b.failed("the dead letters in "+queue+" could not be read", err)
+	return deliveries, b.Failed("the dead letters in "+queue+" could not be read", err)
 }
 
 // next is the next delivery, unless none comes.
@@ -180,15 +180,15 @@ func next(ctx context.Context, deliveries <-chan amqp.Delivery) (amqp.Delivery, 
 	return amqp.Delivery{}, false
 }
 
-// nextWait is longer than a letter takes that is there.
-const nextWait = 3 * time.Second
+// nextWait is longer than a letter takes that is there, a large one on a slow machine too.
+const nextWait = 10 * time.Second
 
 // putBack gives back what was taken and not settled, and waits until the broker
 // counts it again: until then nobody else would find it.
 func (b *Broker) putBack(ctx context.Context, ch *amqp.Channel, at shelf, left int64) error {
 	if !ch.IsClosed() {
 		if err := ch.Close(); err != nil {
-			return b.failed("messages could not be given back", err)
+			return b.Failed("messages could not be given back", err)
 		}
 	}
 	looks := backLooks
@@ -287,7 +287,7 @@ type taken struct {
 
 func (b *Broker) newActing(ctx context.Context, ch *amqp.Channel, n names, single bool) (*acting, error) {
 	if err := ch.Confirm(false); err != nil {
-		return nil, b.failed("a channel could not confirm", err)
+		return nil, b.Failed("a channel could not confirm", err)
 	}
 	if err := b.restore(ctx, n); err != nil {
 		return nil, err
@@ -306,7 +306,7 @@ func redriven(_ *amqp.Delivery, l *broker.Letter, by string) (amqp.Publishing, e
 func (r *acting) add(ctx context.Context, t taken) (_ int64, err error) {
 	if t.anew != nil {
 		if t.confirm, err = r.ch.PublishWithDeferredConfirm("", r.n.queue, true, false, *t.anew); err != nil {
-			return 0, r.b.failed("a message could not be published anew", err)
+			return 0, r.b.Failed("a message could not be published anew", err)
 		}
 	}
 	r.taken = append(r.taken, t)
@@ -345,11 +345,11 @@ func (r *acting) finish(ctx context.Context) (int64, error) {
 // settle says how many it has settled.
 func (r *acting) settle(all []taken) (int, error) {
 	if !r.single {
-		return len(all), r.b.failed("dead letters could not be taken away", all[len(all)-1].d.Ack(true))
+		return len(all), r.b.Failed("dead letters could not be taken away", all[len(all)-1].d.Ack(true))
 	}
 	for i, t := range all {
 		if err := t.d.Ack(false); err != nil {
-			return i, r.b.failed("a dead letter could not be taken away", err)
+			return i, r.b.Failed("a dead letter could not be taken away", err)
 		}
 	}
 	return len(all), nil

@@ -147,7 +147,7 @@ func (l *link) use(conn *connection) {
 	l.conn, l.since, l.err, l.blocked = conn, time.Now(), nil, ""
 	l.change()
 	if again {
-		l.b.log.Info("connected", "connection", l.role, "address", l.b.address)
+		l.b.log.Info("connected", "connection", l.role, "address", l.b.At)
 	}
 }
 
@@ -172,7 +172,7 @@ func (l *link) lost(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
-		l.b.log.Warn("the connection to the broker is lost and is made again", "connection", l.role, "address", l.b.address, "error", err)
+		l.b.log.Warn("the connection to the broker is lost and is made again", "connection", l.role, "address", l.b.At, "error", err)
 	}
 	l.err = err
 	l.change()
@@ -184,7 +184,7 @@ func (l *link) block(now amqp.Blocking) {
 	l.blocked = ""
 	if now.Active {
 		l.blocked = now.Reason
-		l.b.log.Warn("the broker has no room and takes nothing", "address", l.b.address, "reason", now.Reason)
+		l.b.log.Warn("the broker has no room and takes nothing", "address", l.b.At, "reason", now.Reason)
 	}
 	l.change()
 }
@@ -201,9 +201,9 @@ func (l *link) away() error {
 	defer l.mu.Unlock()
 	switch {
 	case l.conn == nil:
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached (%v): try again when it is back", l.b.o.Name, l.b.address, l.err)
+		return l.b.Missing(l.err)
 	case l.blocked != "":
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s has no room (%s): give it some, and try again", l.b.o.Name, l.b.address, l.blocked)
+		return l.b.Faultf(protocol.CodeUnavailable, "has no room (%s): give it some, and try again", l.blocked)
 	}
 	return nil
 }
@@ -279,7 +279,7 @@ func (d *desk) do(ctx context.Context, f func(ch *amqp.Channel) error) error {
 		}
 		ch, err := d.link.channel(ctx)
 		if err != nil {
-			return d.link.b.failed("a channel could not be opened", err)
+			return d.link.b.Failed("a channel could not be opened", err)
 		}
 		d.ch = ch
 	}
@@ -293,15 +293,4 @@ func (d *desk) do(ctx context.Context, f func(ch *amqp.Channel) error) error {
 func isAMQP(err error) bool {
 	_, is := errors.AsType[*amqp.Error](err)
 	return is
-}
-
-// failed is an error of the broker's with a code.
-func (b *Broker) failed(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, coded := errors.AsType[*protocol.Error](err); coded {
-		return err
-	}
-	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s: %s: %v", b.o.Name, b.address, what, err)
 }

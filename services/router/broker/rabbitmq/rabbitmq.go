@@ -22,10 +22,11 @@ import (
 
 // Broker is one RabbitMQ, or a cluster of it.
 type Broker struct {
-	o       Options
-	log     *slog.Logger
-	names   scope.AMQP
-	address string // without its password
+	remote.Identity
+	o     Options
+	log   *slog.Logger
+	names scope.AMQP
+	vhost string
 
 	out       *link // publishes, topology, looks at queues
 	inside    *link // looks into queues
@@ -38,7 +39,8 @@ type Broker struct {
 	conflicts conflicts
 	away      *remote.Away
 
-	unbounded bool // quorum queues of this version have a delivery limit to be lifted
+	cluster   string // what it calls itself
+	unbounded bool   // quorum queues of this version have a delivery limit to be lifted
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -48,6 +50,8 @@ type Broker struct {
 var (
 	_ broker.Remote = (*Broker)(nil)
 	_ broker.Naming = (*Broker)(nil)
+
+	_ broker.Comparing = (*Broker)(nil)
 )
 
 // New checks the options; nothing is connected before Open.
@@ -61,9 +65,10 @@ func New(o Options) (broker.Remote, error) {
 	if err != nil {
 		return nil, err
 	}
+	at := uri.Scheme + "://" + uri.Host + ":" + strconv.Itoa(uri.Port) + "/" + strings.TrimPrefix(uri.Vhost, "/")
 	b := &Broker{
-		o: o, log: o.Logger.With("broker", o.Name), names: names, away: remote.NewAway(longestWay),
-		address: uri.Scheme + "://" + uri.Host + ":" + strconv.Itoa(uri.Port) + "/" + strings.TrimPrefix(uri.Vhost, "/"),
+		Identity: remote.Identity{ID: o.Name, Shown: o.Shown, At: at},
+		o:        o, log: o.Logger.With("broker", o.Shown), names: names, away: remote.NewAway(longestWay), vhost: uri.Vhost,
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.out = newLink(b, "publish")
@@ -79,9 +84,6 @@ func withoutURL(err error) error {
 	}
 	return err
 }
-
-// Name is how configuration and publish answers call it.
-func (b *Broker) Name() string { return b.o.Name }
 
 // Durability says what held when a publish was answered: the broker had
 // confirmed it, which it does once it is on disk.
@@ -109,15 +111,19 @@ func (b *Broker) Defaults() broker.Defaults {
 // Open connects, and follows the connection from then on.
 func (b *Broker) Open(ctx context.Context) error {
 	conn, err := b.dial(ctx, b.out.role)
+	if e, is := errors.AsType[*amqp.Error](err); is && (e.Code == amqp.AccessRefused || e.Code == amqp.NotAllowed) {
+		return b.Refuses(e)
+	}
 	if err != nil {
-		return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s cannot be reached: %v", b.o.Name, b.address, err)
+		return b.Unreachable(err)
 	}
 	version, _ := conn.Properties["version"].(string)
 	major, minor := remote.Version(version)
 	if major < 3 || major == 3 && minor < 10 {
-		return errors.Join(conn.Close(), protocol.Errorf(protocol.CodeUnsupported, "the broker %s at %s is RabbitMQ %s: 3.10 or later is needed", b.o.Name, b.address, version))
+		return errors.Join(conn.Close(), b.Faultf(protocol.CodeUnsupported, "is RabbitMQ %s: 3.10 or later is needed", version))
 	}
 	b.unbounded = major >= 4
+	b.cluster, _ = conn.Properties["cluster_name"].(string)
 	b.out.use(conn)
 	b.running.Go(func() { b.out.keep(b.ctx) })
 	b.running.Go(func() { b.inside.keep(b.ctx) })
@@ -135,7 +141,7 @@ func (b *Broker) Away() error { return b.out.away() }
 
 // Attach makes the store of a lane.
 func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {
-	host := remote.Host{Name: b.o.Name, Log: b.log, Context: b.ctx, Running: &b.running, Setups: desks, Away: b.away}
+	host := remote.Host{Name: b.ID, Log: b.log, Context: b.ctx, Running: &b.running, Setups: desks, Away: b.away}
 	return remote.NewStore(host, l, lane, func(ctx context.Context) remote.Side { return newSide(b, ctx) })
 }
 

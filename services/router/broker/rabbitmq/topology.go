@@ -107,9 +107,9 @@ func (b *Broker) declareDead(ctx context.Context, n names) error {
 	}
 	return b.ask(ctx, func(ch *amqp.Channel) error {
 		if err := ch.ExchangeDeclare(b.deadExchange(), amqp.ExchangeDirect, true, false, false, false, nil); err != nil {
-			return b.failed("the exchange "+b.deadExchange()+" could not be declared", err)
+			return b.Failed("the exchange "+b.deadExchange()+" could not be declared", err)
 		}
-		return b.failed("the queue "+n.dead+" could not be bound", ch.QueueBind(n.dead, n.dead, b.deadExchange(), false, nil))
+		return b.Failed("the queue "+n.dead+" could not be bound", ch.QueueBind(n.dead, n.dead, b.deadExchange(), false, nil))
 	})
 }
 
@@ -127,7 +127,7 @@ func (b *Broker) declareQueue(ctx context.Context, name string, args amqp.Table)
 	if d := differs(declared); d != nil {
 		return &ConflictError{Queue: name, Argument: d.argument, Text: declared.Error()}
 	}
-	return b.failed("the queue "+name+" could not be declared", err)
+	return b.Failed("the queue "+name+" could not be declared", err)
 }
 
 // bind has a queue receive a topic. Its exchange receives what is published to
@@ -140,13 +140,13 @@ func (b *Broker) bind(ctx context.Context, n names, topic string) error {
 	return b.ask(ctx, func(ch *amqp.Channel) error {
 		for _, name := range []string{own, members} {
 			if err := ch.ExchangeDeclare(name, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
-				return b.failed("the exchange "+name+" could not be declared", err)
+				return b.Failed("the exchange "+name+" could not be declared", err)
 			}
 		}
 		if err := ch.ExchangeBind(members, "", own, false, nil); err != nil {
-			return b.failed("the exchange "+members+" could not be bound", err)
+			return b.Failed("the exchange "+members+" could not be bound", err)
 		}
-		return b.failed("the queue "+n.queue+" could not be bound", ch.QueueBind(n.queue, "", members, false, nil))
+		return b.Failed("the queue "+n.queue+" could not be bound", ch.QueueBind(n.queue, "", members, false, nil))
 	})
 }
 
@@ -163,7 +163,7 @@ func (b *Broker) unbind(ctx context.Context, n names, topic string) error {
 		return err
 	}
 	return b.ask(ctx, func(ch *amqp.Channel) error {
-		return b.failed("the queue "+n.queue+" could not be unbound", ch.QueueUnbind(n.queue, "", members, nil))
+		return b.Failed("the queue "+n.queue+" could not be unbound", ch.QueueUnbind(n.queue, "", members, nil))
 	})
 }
 
@@ -175,7 +175,7 @@ func (b *Broker) remove(ctx context.Context, queues ...string) error {
 			_, err := ch.QueueDelete(name, false, false, false)
 			return err
 		})
-		errs = append(errs, b.failed("the queue "+name+" could not be deleted", err))
+		errs = append(errs, b.Failed("the queue "+name+" could not be deleted", err))
 	}
 	return errors.Join(errs...)
 }
@@ -195,7 +195,7 @@ func (b *Broker) passive(ctx context.Context, queue string) (q amqp.Queue, there
 	if isCode(err, amqp.NotFound) {
 		return amqp.Queue{}, false, nil
 	}
-	return q, true, b.failed("the queue "+queue+" could not be looked at", err)
+	return q, true, b.Failed("the queue "+queue+" could not be looked at", err)
 }
 
 // surely is how many messages wait in a queue, and how many consumers it has, for who
@@ -214,9 +214,9 @@ func (b *Broker) surely(ctx context.Context, queue string) (messages, consumers 
 		if q, there, doubted, err = b.timed(ctx, queue); err == nil && there && doubted {
 			err = errBusy
 		}
-		return int64(q.Messages), int64(q.Consumers), b.failed("the queue "+queue+" could not be looked at", err)
+		return int64(q.Messages), int64(q.Consumers), b.Failed("the queue "+queue+" could not be looked at", err)
 	}
-	return n, 0, b.failed("the queue "+queue+" could not be looked into", err)
+	return n, 0, b.Failed("the queue "+queue+" could not be looked into", err)
 }
 
 // timed is passive, and says whether that took so long that the broker may not know.

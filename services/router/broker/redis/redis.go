@@ -57,7 +57,7 @@ func New(o Options) (broker.Remote, error) {
 	at.MaxRetries = -1 // what was published and not answered would be published twice
 	at.DialTimeout, at.ReadTimeout, at.WriteTimeout, at.ContextTimeoutEnabled = answerTime, answerTime, answerTime, true
 	at.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	b := &Broker{o: o, log: o.Logger.With("broker", o.Name), Identity: remote.Identity{ID: o.Name, At: scheme(at) + "://" + at.Addr}, client: client.NewClient(at)}
+	b := &Broker{o: o, log: o.Logger.With("broker", o.Shown), Identity: remote.Identity{ID: o.Name, Shown: o.Shown, At: scheme(at) + "://" + at.Addr}, client: client.NewClient(at)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.writer, b.hub, b.drops.log = newWriter(b), newHub(b), b.log
 	return b, nil

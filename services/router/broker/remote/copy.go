@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -50,6 +51,10 @@ func (s *Store) copy(e *broker.Entry, meta broker.Meta, kind Kind) bool {
 		return false
 	}
 	v.leaving = true
+	if v.lost { // nothing is written before the broker has delivered it again
+		s.post(func() { s.resume(c) })
+		return true
+	}
 	s.begin(c)
 	return true
 }
@@ -212,8 +217,10 @@ func (s *Store) resume(c *copying) {
 // the same copy is written, and nothing is run.
 func (s *Store) interrupted(c *copying) {
 	v := c.v
-	if v.own && !v.place.made.FIFO { // in order what comes behind it waits for a run
+	if v.own {
 		s.interruptions.put(v.ident, c, interruptedSpan)
+	} else {
+		s.ledger.Count(v.place.queue, ledger.Superseded, 1)
 	}
 	s.goesBack(v)
 	s.lane.Lost(&v.entry)
@@ -231,7 +238,11 @@ func (s *Store) goesOn(v *live) bool {
 		return false
 	}
 	s.interruptions.remove(v.ident)
-	return s.copy(&v.entry, c.meta, c.out.Kind)
+	if !s.copy(&v.entry, c.meta, c.out.Kind) {
+		return false
+	}
+	s.lane.Leaves(&v.entry)
+	return true
 }
 
 // tidyAfter is how soon dead letters are looked through.

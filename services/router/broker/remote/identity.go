@@ -12,21 +12,27 @@ import (
 
 // Identity is which broker is meant, for people.
 type Identity struct {
-	ID string // how configuration and publish answers call it
-	At string // where it is, without its password
+	ID    string // how the mesh's notes call it
+	Shown string // how people call it
+	At    string // where it is, without its password
 }
 
-// Name is how configuration and publish answers call it.
+// Name is how the mesh's notes call it.
 func (i Identity) Name() string { return i.ID }
 
 // Faultf is an error with that code which says something of the broker.
 func (i Identity) Faultf(code protocol.Code, format string, args ...any) error {
-	return protocol.Errorf(code, "the broker %s at %s %s", i.ID, i.At, fmt.Sprintf(format, args...))
+	return protocol.Errorf(code, "the broker %s at %s %s", i.Shown, i.At, fmt.Sprintf(format, args...))
 }
 
 // Unreachable is why it could not be opened, Missing why nothing can be published now.
 func (i Identity) Unreachable(err error) error {
 	return i.Faultf(protocol.CodeUnavailable, "cannot be reached: %v", err)
+}
+
+// Refuses is why it could not be opened though it is there: it does not let the mesh in.
+func (i Identity) Refuses(err error) error {
+	return i.Faultf(protocol.CodeForbidden, "does not let the mesh in (%v): give its address in the configuration a user and password that it knows, and that may do what the guide says", err)
 }
 
 // Missing is Unreachable once it was open.
@@ -39,7 +45,7 @@ func (i Identity) Failed(what string, err error) error {
 	if _, coded := errors.AsType[*protocol.Error](err); err == nil || coded {
 		return err
 	}
-	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s: %s: %v", i.ID, i.At, what, err)
+	return protocol.Errorf(protocol.CodeUnavailable, "the broker %s at %s: %s: %v", i.Shown, i.At, what, err)
 }
 
 // Version is the first two numbers of a version, 0 for what is none.

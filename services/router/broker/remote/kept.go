@@ -73,8 +73,13 @@ func (s *Store) Return(e *broker.Entry, meta broker.Meta) bool {
 // Noted says that the note is in the log.
 func (r *returned) Noted() {
 	v := r.v
-	if v.lost || r.s.live[v.entry.Key] != v {
+	if r.s.live[v.entry.Key] != v {
 		return // it comes again
+	}
+	if v.lost { // likewise, and is known by its note then
+		r.s.goesBack(v)
+		r.s.lane.Lost(&v.entry)
+		return
 	}
 	v.meta = r.meta
 	v.state()

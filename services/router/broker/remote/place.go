@@ -20,6 +20,7 @@ type place struct {
 	spot  Spot
 	ghost ledger.Queue // what its entries say they are in
 	topic string       // that it receives
+	left  string       // that it is bound to still, and is not to receive
 	live  int          // messages that are not settled
 
 	declared bool
@@ -49,6 +50,7 @@ type noted struct {
 	Made    Made    `json:"made,omitzero"`
 	Holding []int64 `json:"holding,omitempty"` // ms
 	Removed bool    `json:"removed,omitempty"` // it is to be, with all it holds
+	Left    string  `json:"left,omitempty"`    // the topic that it is to be unbound from
 }
 
 func (s *Store) placeKey(queue string) string { return broker.PlaceNote(s.host.Name, queue) }
@@ -76,8 +78,12 @@ func (s *Store) readPlaces() {
 		for _, ms := range n.Holding {
 			p.holding[ms] = struct{}{}
 		}
-		if n.Removed {
+		switch {
+		case n.Removed:
 			s.remove(p)
+		case n.Left != "":
+			p.left = n.Left
+			s.unbind(p, n.Left)
 		}
 	}
 }
@@ -106,7 +112,7 @@ func (s *Store) place(queue string) (*place, error) {
 	return p, err
 }
 
-func (s *Store) note(p *place) { s.noteAs(p, noted{Made: p.made, Holding: p.delays()}) }
+func (s *Store) note(p *place) { s.noteAs(p, noted{Made: p.made, Holding: p.delays(), Left: p.left}) }
 
 func (s *Store) noteAs(p *place, n noted) {
 	value, err := json.Marshal(n)
@@ -258,7 +264,17 @@ func (s *Store) Bind(queue, topic string, done func()) {
 		return
 	}
 	p.receive(topic)
+	s.leaves(p, "")
 	s.bind(p, done)
+}
+
+// leaves notes the topic that a queue is to be unbound from, for the next owner, if
+// this one does not come to it; empty: none.
+func (s *Store) leaves(p *place, topic string) {
+	if p.left != topic {
+		p.left = topic
+		s.note(p)
+	}
 }
 
 // receive says what topic the queue is to receive.
@@ -292,6 +308,11 @@ func (s *Store) Unbind(queue, topic string) {
 		return
 	}
 	p.receive("")
+	s.leaves(p, topic)
+	s.unbind(p, topic)
+}
+
+func (s *Store) unbind(p *place, topic string) {
 	at := s.unbinding[topic]
 	if at == nil {
 		at = &unbinding{}
@@ -302,8 +323,12 @@ func (s *Store) Unbind(queue, topic string) {
 		err := p.spot.Unbind(ctx, topic)
 		s.post(func() {
 			s.unbound(topic, at)
-			if err != nil {
-				s.host.Log.Warn("a queue could not be unbound from its topic and is tried again", "queue", queue, "error", err)
+			switch {
+			case s.places[p.queue] != p || p.left != topic: // it is gone, or bound again
+			case err == nil:
+				s.leaves(p, "")
+			default:
+				s.host.Log.Warn("a queue could not be unbound from its topic and is tried again", "queue", p.queue, "error", err)
 				s.after(unbindAgain, func() { s.stillBound(p, topic) })
 			}
 		})
@@ -314,8 +339,8 @@ func (s *Store) Unbind(queue, topic string) {
 const unbindAgain = 5 * time.Second
 
 func (s *Store) stillBound(p *place, topic string) {
-	if s.places[p.queue] == p && p.topic == "" {
-		s.Unbind(p.queue, topic)
+	if s.places[p.queue] == p && p.left == topic {
+		s.unbind(p, topic)
 	}
 }
 

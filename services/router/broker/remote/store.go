@@ -169,15 +169,15 @@ func (s *Store) arrive(p *place, x Session, d *Delivery) {
 }
 
 // known says whether a delivery is nothing new, and sees to it: it was settled, or
-// is a copy that was written twice. Or it is a message that leaves, and whose
-// connection was lost meanwhile: its copy, on its way still, is for this delivery
-// then. What the broker delivers once more though it was not given back is new:
-// who has the earlier delivery settles nothing.
+// is a copy that was written twice. Or it is a message whose handler has ended, and
+// whose connection was lost meanwhile: what follows that is for this delivery then.
+// What the broker delivers once more though it was not given back is new while a
+// handler has it: who has the earlier delivery settles nothing.
 func (s *Store) known(v *live) bool {
 	at := s.idents[v.ident]
 	reissued := at != nil && at.at != "" && at.at == v.at
 	switch {
-	case at != nil && (at.lost || reissued && at.leaving):
+	case at != nil && (at.lost || reissued && s.ends(at)):
 		at.x, at.tag, at.lost, at.again = v.x, v.tag, false, true
 	case reissued:
 		s.forget(at)
@@ -212,12 +212,16 @@ func (s *Store) lost(x Session) {
 			continue
 		}
 		v.lost = true
-		if !v.leaving {
+		if !s.ends(v) {
 			s.goesBack(v)
 			s.lane.Lost(&v.entry)
 		}
 	}
 }
+
+// ends says whether a message's handler has ended, so that it stays what it is if the
+// broker has it back: it is not to be run again.
+func (s *Store) ends(v *live) bool { return v.leaving || v.own && s.lane.Ended(&v.entry) }
 
 // goesBack forgets an entry that the broker has again.
 func (s *Store) goesBack(v *live) {

@@ -75,3 +75,19 @@ func TestDoesNotStart(t *testing.T) {
 		t.Errorf("a broken configuration: %v", err)
 	}
 }
+
+// So it is with the script in a shell: what it says is ready is not what it killed.
+func TestScriptStartsAgainAfterKill(t *testing.T) {
+	r, err := rabbitMQ.new(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.run(t, "stop")
+	for range 2 {
+		at, _, _ := strings.Cut(r.run(t, "start"), "\n")
+		if _, address, _ := strings.Cut(at, "@"); !answers(address) {
+			t.Errorf("it says that it is at %s, and is not", at)
+		}
+		r.run(t, "kill")
+	}
+}
