@@ -21,7 +21,7 @@ import (
 func TestStartAndStopAtAnyMoment(t *testing.T) {
 	const times = 25
 	o := up.Options{
-		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Drain: 5 * time.Second,
+		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Drain: 20 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	m := mustStart(t, o)

@@ -83,7 +83,7 @@ func TestPausedMesh(t *testing.T) {
 // do; what they hold is neither lost nor dead, nor begun again elsewhere.
 func TestDrainDeadline(t *testing.T) {
 	t.Parallel()
-	const drain, margin = 2 * time.Second, 30 * time.Second // for a machine that is slow
+	const drain, margin = 8 * time.Second, 30 * time.Second // also on a machine that is slow
 	m := harness.Start(t, "--drain-timeout", drain.String())
 	c := m.Connect()
 	h := newHandle()

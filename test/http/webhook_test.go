@@ -227,7 +227,7 @@ func TestACallThatTakesTooLongHasFailed(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(released) })
-	addWebhook(t, m, document{"name": "w", "url": hook.URL, "execution": "e", "route": "r", "backoff_ms": 1, "max_retries": 1, "timeout_ms": 300})
+	addWebhook(t, m, document{"name": "w", "url": hook.URL, "execution": "e", "route": "r", "backoff_ms": 1, "max_retries": 1, "timeout_ms": 2000})
 	publish(t, m, "r", "x")
 	harness.Await(t, "it is dead", func() bool { return dead(t, m, "").Total == 1 })
 	if got := dead(t, m, "").Letters[0]; got.Reason != protocol.ReasonTimeout && got.Reason != protocol.ReasonFailed {
@@ -239,7 +239,7 @@ func TestACallThatTakesTooLongHasFailed(t *testing.T) {
 
 func TestACallUnderWayAtShutdownIsHandedBackUnspent(t *testing.T) {
 	t.Parallel()
-	m := harness.Start(t, "--drain-timeout", "2s")
+	m := harness.Start(t, "--drain-timeout", "8s")
 	released := make(chan struct{})
 	hook := newTarget(t, func(_ http.ResponseWriter, c called) {
 		select {

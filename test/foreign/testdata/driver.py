@@ -31,7 +31,7 @@ async def obey(mesh, delivery):
         case "reject":
             raise waybill.Reject("never")
         case "late":
-            end = time.monotonic() + 1
+            end = time.monotonic() + 4
             while delivery.attempt == 1 and time.monotonic() < end:
                 try:
                     await asyncio.sleep(0.05)
@@ -64,7 +64,7 @@ async def main():
     mesh = await waybill.connect(options["nats"])
     handler = lambda delivery: obey(mesh, delivery)
     mesh.work(options["execution"], "jobs", handler, max_retries=3, backoff_ms=20, concurrency=8)
-    mesh.work(options["execution"], "hasty", handler, max_retries=3, backoff_ms=20, timeout_ms=300)
+    mesh.work(options["execution"], "hasty", handler, max_retries=3, backoff_ms=20, timeout_ms=1500)
     mesh.observe(options["topic"], handler, observer_id=options["observer"], max_retries=2, backoff_ms=20)
     mesh.serve("driver::obey", handler, namespace=options["execution"], concurrency=8)
     told = asyncio.Event()

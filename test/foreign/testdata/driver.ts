@@ -20,7 +20,7 @@ async function obey(d: Delivery): Promise<unknown> {
     case "reject":
       throw new Reject("never");
     case "late":
-      if (d.attempt === 1) await pause(1000); // it does not heed its time limit
+      if (d.attempt === 1) await pause(4000); // it does not heed its time limit
       break;
     case "hold":
       while (!existsSync(order.until!)) {
@@ -56,7 +56,7 @@ async function obey(d: Delivery): Promise<unknown> {
 
 const mesh = await connect(options.nats);
 mesh.work(options.execution, "jobs", obey, { max_retries: 3, backoff_ms: 20, concurrency: 8 });
-mesh.work(options.execution, "hasty", obey, { max_retries: 3, backoff_ms: 20, timeout_ms: 300 });
+mesh.work(options.execution, "hasty", obey, { max_retries: 3, backoff_ms: 20, timeout_ms: 1500 });
 mesh.observe(options.topic, obey, { observer_id: options.observer, max_retries: 2, backoff_ms: 20 });
 mesh.serve({ id: "driver::obey", namespace: options.execution }, obey, 8);
 process.once("SIGTERM", async () => {
