@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -25,6 +26,11 @@ func configOf[C any](name string, a protocol.Adapter, c C) (C, bool) {
 func addressOf(example string, schemes ...string) func(text string) error {
 	return func(text string) error {
 		at, err := url.Parse(text)
+		if err == nil {
+			if password, _ := at.User.Password(); password == hidden {
+				return errors.New("its password is the mask that config show has for one: write the password itself")
+			}
+		}
 		if err == nil && at.Hostname() != "" && slices.Contains(schemes, at.Scheme) {
 			return nil
 		}

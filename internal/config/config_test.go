@@ -151,6 +151,7 @@ func TestForm(t *testing.T) {
 		"brokers: {a: {state: gone}}":                            "key brokers.a.state",
 		"brokers: {a: {config: {amqp_url: 'amqp://elsewhere'}}}": "",
 		"brokers: {a: {config: {amqp_url: 'http://elsewhere'}}}": "key brokers.a.config.amqp_url: it is an address",
+		"brokers: {a: {config: {amqp_url: 'amqp://u:xxxxx@h'}}}": "key brokers.a.config.amqp_url: its password is the mask",
 		"adapter: {config: {url: 'stomp://elsewhere:61613'}}":    "",
 		"adapter: {config: {uri: x}}":                            "key adapter.config.uri: it is not known here",
 		"run_jobs_in: worker":                                    "",

@@ -66,7 +66,7 @@ func (p *placement) info(b protocol.PlacedBroker) protocol.BrokerInfo {
 	}
 	for _, b := range p.absent {
 		if b.ID == info.ID {
-			info.Away = protocol.AsError(b.err).Message
+			info.Away, info.Since = protocol.AsError(b.err).Message, b.since
 		}
 	}
 	return info

@@ -44,7 +44,8 @@ type placement struct {
 type absent struct {
 	protocol.PlacedBroker
 
-	err error
+	err   error
+	since time.Time
 }
 
 // remoteBroker is a broker outside of the mesh that was connected to.
@@ -276,10 +277,22 @@ func (s *Service) make(ctx context.Context, to *protocol.Placement) (*placement,
 		case b.State == protocol.BrokerActive:
 			return nil, err
 		default:
-			p.absent = append(p.absent, absent{b, err})
+			p.absent = append(p.absent, absent{b, err, s.absentSince(b.ID)})
 		}
 	}
 	return p, nil
+}
+
+// absentSince is when a broker that cannot be reached was first missed.
+func (s *Service) absentSince(id string) time.Time {
+	if now := s.placed(); now != nil {
+		for _, b := range now.absent {
+			if b.ID == id {
+				return b.since
+			}
+		}
+	}
+	return time.Now().UTC()
 }
 
 // broker is a broker that is connected to, or is now.

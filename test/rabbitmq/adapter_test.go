@@ -65,7 +65,7 @@ routes:
 	if unknown.Code == 0 || !strings.Contains(unknown.Stderr, "routes.0.broker") {
 		t.Errorf("a route to a broker that is not there: %+v", unknown)
 	}
-	if drained := m.Run("broker", "drain", "second"); drained.Code == 0 || !strings.Contains(drained.Stderr, "routes.0.broker") {
+	if drained := m.Run("broker", "drain", "second"); drained.Code == 0 || !strings.Contains(drained.Stderr, "/queue/run/turns") {
 		t.Errorf("draining what routes name: %+v", drained)
 	}
 	m.Apply(fmt.Sprintf("adapter: {name: builtin}\nroutes: []\nbrokers: {second: {name: rabbitmq, state: draining, config: {amqp_url: %q}}}", second))

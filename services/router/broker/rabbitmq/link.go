@@ -251,11 +251,11 @@ type desk struct {
 // desks are how many things are asked of a broker at once.
 const desks = 12
 
-// newDesks are so many that can be taken and put back.
-func newDesks(n int, l *link) chan *desk {
+// newDesks are so many that can be taken and put back, on these links in turn.
+func newDesks(n int, links ...*link) chan *desk {
 	all := make(chan *desk, n)
-	for range n {
-		all <- &desk{link: l}
+	for i := range n {
+		all <- &desk{link: links[i%len(links)]}
 	}
 	return all
 }

@@ -22,8 +22,9 @@ const looks = 4
 // For a queue that expires when it is not used this is the use: to declare a
 // quorum queue again is none, and to put something in neither.
 //
-// It has a connection of its own, which RabbitMQ closes when a queue is just
-// being made or removed: with it go the looks at other queues, which begin again.
+// RabbitMQ closes the connection when the queue is just being made or removed: so each
+// look has one of its own. With one for all, what another had just taken would go back
+// some time later, behind what was taken and given back by then.
 func (b *Broker) look(ctx context.Context, queue string) (n int64, err error) {
 	for range looksAgain {
 		n, err = b.lookOnce(ctx, queue)

@@ -28,8 +28,8 @@ type Broker struct {
 	names scope.AMQP
 	vhost string
 
-	out       *link // publishes, topology, looks at queues
-	inside    *link // looks into queues
+	out       *link   // publishes, topology, looks at queues
+	inside    []*link // looks into queues, each into one at a time
 	mu        sync.Mutex
 	in        []*link // consumers
 	desks     chan *desk
@@ -72,8 +72,10 @@ func New(o Options) (broker.Remote, error) {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.out = newLink(b, "publish")
-	b.inside = newLink(b, "look")
-	b.desks, b.looks = newDesks(desks, b.out), newDesks(looks, b.inside)
+	for range looks {
+		b.inside = append(b.inside, newLink(b, "look"))
+	}
+	b.desks, b.looks = newDesks(desks, b.out), newDesks(looks, b.inside...)
 	return b, nil
 }
 
@@ -126,7 +128,9 @@ func (b *Broker) Open(ctx context.Context) error {
 	b.cluster, _ = conn.Properties["cluster_name"].(string)
 	b.out.use(conn)
 	b.running.Go(func() { b.out.keep(b.ctx) })
-	b.running.Go(func() { b.inside.keep(b.ctx) })
+	for _, l := range b.inside {
+		b.running.Go(func() { l.keep(b.ctx) })
+	}
 	return nil
 }
 
