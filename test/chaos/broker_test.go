@@ -54,7 +54,7 @@ func finishOn(l *load, amqpURL string) {
 }
 
 // A link that is cut, half open or slow loses nothing either.
-func TestFailingLinkToRabbitMQ(t *testing.T) {
+func TestFailingLinkToRabbitMQ(t *testing.T) { //nolint:tparallel // one fault after the other
 	t.Parallel()
 	r := live.SharedRabbitMQ(t)
 	at := r.VirtualHost(t)
