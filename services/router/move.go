@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // moves is what a lane has to do for queues that have moved.
 type moves struct {
-	waiting   map[*queue]bool     // FIFO queues whose new place waits for the old ones: whether these are looked at
+	waiting   map[*queue]bool     // queues whose new place waits for the old ones, or that are to go on: whether these are looked at
 	unbinding map[unbinding]int64 // when (Service.clock)
 	leaving   bool                // brokers are left
 	retired   []string            // ids of brokers of which notes are to be forgotten
@@ -68,7 +69,7 @@ func (l *lane) place(p *placement) {
 // move has a queue's publishes go where they are to.
 func (l *lane) move(q *queue) {
 	switch now := l.storeFor(q); {
-	case now != q.store && (!l.isUsed(q.store) || !l.movesStill(q)):
+	case now != q.store && (!l.isUsed(q.store) || !l.movesStill(q) || l.isStranded(q)):
 		l.moveTo(q, now)
 	case q.transit == nil: // the last owner did not come to note it
 		l.beginMove(q)
@@ -107,6 +108,18 @@ func (l *lane) movesStill(q *queue) bool {
 		return l.isMoving(q)
 	}
 	return slices.ContainsFunc(t.queues, l.isMoving)
+}
+
+// isStranded says whether a queue is where nothing new is taken, and nobody is there to
+// bring it to the end of its move. Should it turn out to be in order, only what is
+// published from then on is kept behind the rest.
+func (l *lane) isStranded(q *queue) bool {
+	r := l.remoteAt(q.store)
+	if r == nil || q.topic != "" || q.policy.fifo || len(q.consumers) > 0 {
+		return false
+	}
+	at := l.placed.place(r.id)
+	return at == nil || at.State != protocol.BrokerActive
 }
 
 func (l *lane) isMoving(q *queue) bool { return q.transit.lasts() || l.waits(q) }
@@ -283,13 +296,21 @@ func (l *lane) waits(q *queue) bool {
 		return false
 	}
 	waits := l.isBehind(q)
-	if _, known := l.moves.waiting[q]; waits && !known {
-		if l.moves.waiting == nil {
-			l.moves.waiting = make(map[*queue]bool)
-		}
-		l.moves.waiting[q] = false
+	if waits {
+		l.moves.wait(q)
 	}
 	return waits
+}
+
+// wait has it looked at soon whether a queue can go on.
+func (m *moves) wait(q *queue) {
+	if _, known := m.waiting[q]; known {
+		return
+	}
+	if m.waiting == nil {
+		m.waiting = make(map[*queue]bool)
+	}
+	m.waiting[q] = false
 }
 
 // isBehind says whether there may be anything elsewhere that was published before.
@@ -336,6 +357,9 @@ func (l *lane) unpark(q *queue) {
 		return
 	}
 	l.endMove(q)
+	if l.storeFor(q) != q.store { // it was to go elsewhere meanwhile
+		l.moves.wait(q)
+	}
 	parked := q.parked
 	q.parked = nil
 	for _, e := range parked {

@@ -1,0 +1,45 @@
+package brokers_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/test/harness"
+)
+
+// TestFollowsEveryChange: routes change twice while nobody works on a queue. It follows
+// as soon as somebody has come, and at once from a broker that drains.
+func TestFollowsEveryChange(t *testing.T) {
+	t.Parallel()
+	rabbit, artemis := kinds[1].start(t), kinds[2].start(t)
+	route := func(brokers, to string) string {
+		return fmt.Sprintf("adapter: {name: builtin}\nbrokers:\n%sroutes:\n  - {pattern: /queue/led/**, broker: %s}\n", brokers, to)
+	}
+	both := fmt.Sprintf("  rabbit: %s\n  stomp: %s\n", rabbit, artemis)
+	m := harness.Start(t, "--config", harness.Configuration(t, route(both, "rabbit")))
+	c := m.Connect()
+	at := func(queue, broker string) {
+		t.Helper()
+		if r := publish(t, c, client.Queue("led", queue), "x"); r.Broker != broker {
+			t.Errorf("what is published to %s goes to %s, want %s", queue, r.Broker, broker)
+		}
+	}
+	at("idle", "rabbit")
+	at("worked", "rabbit")
+	m.Apply(route(both, "stomp"))
+	at("idle", "stomp")
+	at("worked", "stomp")
+	m.Apply(route(both, "rabbit"))
+	harness.Work(t, c, "led", "worked", func(context.Context, *client.Delivery) error { return nil })
+	harness.Await(t, "the queue that is worked on to follow", func() bool {
+		return publish(t, c, client.Queue("led", "worked"), "x").Broker == "rabbit"
+	})
+	m.AwaitDead("led", "worked", 0)
+	m.Apply(route(fmt.Sprintf("  rabbit: %s\n  stomp: {state: draining, %s\n", rabbit, artemis[1:]), "rabbit"))
+	at("idle", "rabbit")
+	harness.Work(t, c, "led", "idle", func(context.Context, *client.Delivery) error { return nil })
+	m.AwaitDead("led", "idle", 0)
+	harness.Await(t, "the broker that drains to be empty", func() bool { return m.Run("broker", "retire", "stomp").Code == 0 })
+}
