@@ -45,9 +45,11 @@ build: ## build every binary into bin/
 run: build ## start the mesh and send real input through it (ARGS="dir1 dir2" for your own)
 	@bin/waybill demo $(ARGS)
 
-# The tests spend most of their time waiting, for brokers and for time to pass, so
-# that they, vet and lint go side by side, the longest first, and three packages of
-# the tests of the whole mesh at once. All run; one failure fails all.
+# The tests spend much of their time waiting, for brokers and for time to pass, so
+# that they, vet and lint go side by side, the longest first, and two packages of
+# the tests of the whole mesh at once: within each, several tests are under way, which
+# is what two processors do well. More at once would be little faster, and what it
+# would find is how the machine does. All run; one failure fails all.
 SIDE_BY_SIDE = $(MAKE) --no-print-directory -k -j3 --output-sync=none
 UNITS       := $(addprefix unit/,$(filter-out test,$(MODULES)))
 
@@ -63,7 +65,7 @@ unit: ## test each module, under the race detector where there is a C compiler
 # missing from its go.mod. What go vet has to say is said by the target of that name.
 unit/%:
 	@echo "== $*$(if $(RACE),, without the race detector: there is no C compiler)"
-	@cd $* && GOWORK=off $(GO) test $(RACE) -vet=off $(if $(filter test,$*),-p 3) -timeout $(TIMEOUT) ./...
+	@cd $* && GOWORK=off $(GO) test $(RACE) -vet=off $(if $(filter test,$*),-p 2) -timeout $(TIMEOUT) ./...
 
 # Tests that search read WAYBILL_SOAK and go on that long; what they find out
 # is in their log, hence -v.

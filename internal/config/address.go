@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
 )
@@ -27,12 +28,15 @@ func addressOf(example string, schemes ...string) func(text string) error {
 	return func(text string) error {
 		at, err := url.Parse(text)
 		if err == nil {
-			if password, _ := at.User.Password(); password == hidden {
+			password, _ := at.User.Password()
+			switch {
+			case password == hidden:
 				return errors.New("its password is the mask that config show has for one: write the password itself")
+			case strings.Contains(at.Host, ","):
+				return errors.New("it names several hosts: name one, or one that stands for all of them")
+			case at.Hostname() != "" && slices.Contains(schemes, at.Scheme):
+				return nil
 			}
-		}
-		if err == nil && at.Hostname() != "" && slices.Contains(schemes, at.Scheme) {
-			return nil
 		}
 		return fmt.Errorf("it is an address such as %s", example)
 	}

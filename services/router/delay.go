@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -18,17 +19,22 @@ type adoption struct {
 }
 
 // wait hands an entry over to wait for meta.Due, where its broker's configuration
-// says. False: it has left already, or cannot be kept.
+// says. One of which the broker takes no copy waits in the mesh, and one that is too large
+// for that where it is. False: it has left already, or cannot be kept.
 func (l *lane) wait(e *broker.Entry, meta broker.Meta) bool {
-	r := l.delayer(e)
-	if r == nil {
-		return l.storeOf(e).Retry(e, meta)
+	if r := l.delayer(e); r != nil {
+		return l.takeOver(r, e, meta)
 	}
-	return l.waitHere(r, e, meta)
+	at := l.storeOf(e)
+	return at.Retry(e, meta) || l.takeOver(l.remoteWith(e), e, meta) || at.Return(e, meta)
 }
 
-// waitHere has an entry of a broker wait in the mesh.
-func (l *lane) waitHere(r *remote, e *broker.Entry, meta broker.Meta) bool {
+// takeOver has the mesh have an entry of a broker's, to wait or, with a reason, among the
+// dead letters. False: it is none of a broker's, or has left already, or cannot be kept.
+func (l *lane) takeOver(r *remote, e *broker.Entry, meta broker.Meta) bool {
+	if r == nil {
+		return false
+	}
 	m := r.store.Message(e)
 	return m != nil && r.store.Leave(e, func(kept func()) bool { return l.adopt(e, m, meta, kept) })
 }
@@ -51,11 +57,15 @@ func (l *lane) adopt(e *broker.Entry, m *broker.Message, meta broker.Meta, kept 
 		meta.Error, meta.Story, meta.Spans = "", nil, ""
 		err = l.ledger.Adopt(m, meta, &once, &adoption{meta, kept})
 	}
+	if protocol.CodeOf(err) == protocol.CodePayloadTooLarge && meta.Reason != "" { // it is dead, and to be seen all the same
+		m, meta.Error = shortened(m)
+		err = l.ledger.Adopt(m, meta, &once, &adoption{meta, kept})
+	}
 	if protocol.CodeOf(err) == protocol.CodeLimitExceeded { // of ids; it may come twice, if this router dies now
 		err = l.ledger.Adopt(m, meta, nil, &adoption{meta, kept})
 	}
 	if err != nil {
-		l.about(e).Error("a message cannot wait in the mesh", "error", err)
+		l.about(e).Warn("a message cannot be kept in the mesh", "error", err)
 		return false
 	}
 	if !repeated {
@@ -64,13 +74,27 @@ func (l *lane) adopt(e *broker.Entry, m *broker.Message, meta broker.Meta, kept 
 	return true
 }
 
+// shortenedTo is how much is left of a message that the mesh cannot keep.
+const shortenedTo = 512 << 10
+
+// headerShortened is how many bytes a message had of which the first are left.
+const headerShortened = "x-shortened-from"
+
+// shortened is a message with the beginning of its body, and what that is.
+func shortened(m *broker.Message) (*broker.Message, string) {
+	less := *m
+	less.Body = m.Body[:min(len(m.Body), shortenedTo)]
+	less.Headers = map[string][]string{headerShortened: {strconv.Itoa(len(m.Body))}}
+	return &less, fmt.Sprintf("the message had %d bytes, for which there is no room among the dead letters: these are the first %d", len(m.Body), len(less.Body))
+}
+
 // adoptionOf names the adoption of a try of a message, beside the ids of publishers,
 // which have no NUL in them.
 func adoptionOf(e *broker.Entry) ledger.Dedup {
 	return ledger.DedupOf(e.Queue.Name, fmt.Sprintf("\x00%x %d %d", e.ID, e.Generation, e.Attempt))
 }
 
-// committed settles the broker's, and sends the mesh's on to wait.
+// committed settles the broker's, and sends the mesh's on to where it is to be.
 func (a *adoption) committed(l *lane, c *ledger.Commit) {
 	a.kept()
 	if c.Duplicate {
@@ -84,17 +108,23 @@ func (a *adoption) committed(l *lane, c *ledger.Commit) {
 		l.drop(e)
 	case q.over():
 		l.stray(e, q)
-	case l.store.Retry(e, a.meta):
+	case a.meta.Reason != "" && l.store.DeadLetter(e, a.meta), a.meta.Reason == "" && l.store.Retry(e, a.meta):
 		e.Slot = settled
 	default:
 		l.pause(e)
 	}
 }
 
+// large is a message of which a broker may take no copy, with what the mesh adds to it.
+const large = 256 << 10
+
 // wasAdopted settles an entry that the broker delivers again though the mesh has
 // taken it over: it waits there, or has gone on from there.
 func (l *lane) wasAdopted(e *broker.Entry) bool {
 	r := l.delayer(e)
+	if r == nil && e.Size >= large {
+		r = l.remoteWith(e)
+	}
 	if r == nil || !l.ledger.Remembers(adoptionOf(e)) {
 		return false
 	}

@@ -339,6 +339,7 @@ func (l *lane) deliverAlone(d *delivery, m *broker.Message) {
 // unsendable gives a delivery up whose message was published when NATS took
 // more: it must not stop the others.
 func (l *lane) unsendable(d *delivery, err error) {
+	l.about(d.e).Warn("a message cannot be sent to a worker, and is given up", "error", err)
 	l.release(d)
 	l.judge(d, protocol.Rejected, "the message cannot be sent to a worker: "+err.Error())
 }

@@ -299,10 +299,10 @@ func (l *lane) deadLetter(q *queue, e *broker.Entry, meta broker.Meta) bool {
 	return l.giveUp(e, meta)
 }
 
-// giveUp hands an entry over to the dead letters; false: it has left already, or
-// nobody knows where they are.
+// giveUp hands an entry over to the dead letters, to those of the mesh if its broker
+// takes no copy of it; false: it has left already, or nobody knows where they are.
 func (l *lane) giveUp(e *broker.Entry, meta broker.Meta) bool {
-	return l.countIf(l.storeOf(e).DeadLetter(e, meta), e, ledger.DeadLettered)
+	return l.countIf(l.storeOf(e).DeadLetter(e, meta) || l.takeOver(l.remoteWith(e), e, meta), e, ledger.DeadLettered)
 }
 
 // countIf counts what was staged, if it was.

@@ -54,7 +54,8 @@ func finishOn(l *load, amqpURL string) {
 }
 
 // A link that is cut, half open or slow loses nothing either.
-func TestFailingLinkToRabbitMQ(t *testing.T) {
+func TestFailingLinkToRabbitMQ(t *testing.T) { //nolint:tparallel // one fault after the other
+	t.Parallel()
 	r := live.SharedRabbitMQ(t)
 	at := r.VirtualHost(t)
 	link := harness.NewLink(t, r.Address())
@@ -94,6 +95,7 @@ const (
 // delay was cut short. Without its broker the mesh stops when it is told to, and does
 // not start.
 func TestKilledRabbitMQ(t *testing.T) {
+	t.Parallel()
 	r := live.StartRabbitMQ(t)
 	at := r.VirtualHost(t)
 	through := newBusy(t, r.Address())

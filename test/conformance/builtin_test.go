@@ -10,6 +10,7 @@ import (
 )
 
 func TestBuiltin(t *testing.T) {
+	t.Parallel()
 	m := startMesh(t, router.Limits{})
 	b := builtin.New(protocol.DurabilityFsync, nil)
 	brokertest.Run(t, brokertest.Target{

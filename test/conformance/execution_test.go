@@ -23,6 +23,7 @@ import (
 // tombstones have ended, the ledgers have no message, no note and no queue but
 // the one for the sum of what was counted, and the registry has no record.
 func TestClosedExecutionsLeaveNothing(t *testing.T) {
+	t.Parallel()
 	const executions = 128
 	m := &inProcess{data: t.TempDir(), port: -1, log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), tombstone: 3 * time.Second}
 	m.start(t)

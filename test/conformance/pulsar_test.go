@@ -21,11 +21,13 @@ import (
 // TestPulsar: the registry refuses what the configured broker cannot do, so the mesh is
 // told of it by its configuration.
 func TestPulsar(t *testing.T) {
+	t.Parallel()
 	brokertest.Run(t, targetOnPulsar(t, config.DelayNative, adapter.Capabilities))
 }
 
 // TestPulsarDelayMesh: what failed waits in the mesh, each for its own delay.
 func TestPulsarDelayMesh(t *testing.T) {
+	t.Parallel()
 	runWaiting(t, targetOnPulsar(t, config.DelayMesh, adapter.Capabilities.WithMeshDelay()))
 }
 

@@ -15,10 +15,14 @@ import (
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
-func TestRabbitMQ(t *testing.T) { brokertest.Run(t, targetOnRabbitMQ(t, rabbitmq.Options{})) }
+func TestRabbitMQ(t *testing.T) {
+	t.Parallel()
+	brokertest.Run(t, targetOnRabbitMQ(t, rabbitmq.Options{}))
+}
 
 // TestRabbitMQDelayMesh: what failed waits in the mesh.
 func TestRabbitMQDelayMesh(t *testing.T) {
+	t.Parallel()
 	runWaiting(t, targetOnRabbitMQ(t, rabbitmq.Options{MeshDelay: true}))
 }
 

@@ -12,6 +12,7 @@ import (
 // TestRedis: the registry refuses what the configured broker cannot do, so the mesh is
 // told of it by its configuration.
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	r := live.SharedRedis(t)
 	m := startMeshWith(t, config.Document{"adapter": map[string]any{"name": redis.Name, "config": map[string]any{"redis_url": r.URL()}}})
 	brokertest.RunPassing(t, brokertest.Target{

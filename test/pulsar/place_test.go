@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestOnTheBroker(t *testing.T) {
 	shared := on(t, live.SharedPulsar(t), delayMs)
 	for name, test := range map[string]func(*place){
 		"Stages": (*place).stages, "Strangers": (*place).strangers, "Topic": (*place).topics, "Away": (*place).away,
-		"ManyDeadLetters": (*place).manyDeadLetters, "InOrder": (*place).inOrder, "Gone": (*place).gone, "Partitioned": (*place).partitioned,
+		"ManyDeadLetters": (*place).manyDeadLetters, "InOrder": (*place).inOrder, "Gone": (*place).gone, "Partitioned": (*place).partitioned, "Large": (*place).large,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -351,5 +352,52 @@ func (p *place) partitioned() {
 	_, err := p.client.Publish(p.Context(), client.Queue("parts", "tasks"), []byte("x"))
 	if protocol.CodeOf(err) != protocol.CodeConflict || !strings.Contains(err.Error(), "queue:parts:tasks is there with 3 partitions") {
 		p.Errorf("a publish to it ends with %v", err)
+	}
+}
+
+// large: a stranger's message that is as large as the broker takes comes again when it
+// has failed, though there is no room for a copy of it, and so does not stay when it is
+// dead; one in chunks that nobody can be given is dead at once.
+func (p *place) large() {
+	const most = 5<<20 - 200 // of the broker's default
+	c := p.stranger()
+	produce := func(o pulsar.ProducerOptions, size int) {
+		p.Helper()
+		o.Topic, o.SendTimeout, o.DisableBatching = p.topic("queue:large:tasks"), -1, true
+		producer, err := c.CreateProducer(o)
+		if err != nil {
+			p.Fatal(err)
+		}
+		defer producer.Close()
+		if _, err := producer.Send(p.Context(), &pulsar.ProducerMessage{Payload: make([]byte, size)}); err != nil {
+			p.Fatal(err)
+		}
+	}
+	taken, _ := p.work("large", "tasks", client.MaxRetries(2))
+	produce(pulsar.ProducerOptions{}, most)
+	var failed time.Time
+	for attempt := range 2 {
+		d := harness.Receive(p, "the message", taken)
+		if waited := time.Since(failed); d.Attempt != attempt+1 || len(d.Data) != most || waited < delayMs*time.Millisecond {
+			p.Errorf("attempt %d came with %d bytes after %v, want attempt %d", d.Attempt, len(d.Data), waited, attempt+1)
+		}
+		failed = time.Now()
+		d.End <- errFails
+	}
+	produce(pulsar.ProducerOptions{EnableChunking: true}, 12<<20)
+	p.awaitRest("large", "tasks", 2)
+	sizes := map[int]protocol.Reason{}
+	for _, l := range p.mesh.Dead("/queue/large/tasks") {
+		n, err := strconv.Atoi(strings.Fields(strings.TrimPrefix(l.Error, "the message had "))[0])
+		if err != nil || l.SizeBytes != 512<<10 {
+			p.Errorf("a dead letter has %d bytes and says %s", l.SizeBytes, l.Error)
+		}
+		sizes[n] = l.Reason
+	}
+	if len(sizes) != 2 || sizes[most] != protocol.ReasonFailed || sizes[12<<20] != protocol.ReasonRejected {
+		p.Errorf("dead are %v", sizes)
+	}
+	if n := p.backlog("queue:large:tasks", "waybill"); n != 0 {
+		p.Errorf("%d are left on the broker", n)
 	}
 }

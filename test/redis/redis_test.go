@@ -46,7 +46,7 @@ func TestRedis(t *testing.T) {
 		name string
 		test func(*place)
 	}{
-		{"Envelope", (*place).envelope}, {"Stranger", (*place).stranger}, {"CommandLine", (*place).commandLine}, {"Refused", (*place).refused}, {"Dropped", (*place).dropped}, {"Killed", (*place).killed},
+		{"Envelope", (*place).envelope}, {"Stranger", (*place).stranger}, {"CommandLine", (*place).commandLine}, {"Refused", (*place).refused}, {"Dropped", (*place).dropped}, {"Killed", (*place).killed}, {"Stopped", (*place).stopped},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			of := *p
@@ -224,6 +224,28 @@ func (p *place) killed() {
 		}
 	})
 	harness.Await(p, "the mesh to be ready", p.mesh.Ready)
+}
+
+// stopped: the log has told of all that were dropped when the mesh ends.
+func (p *place) stopped() {
+	dropped := p.mesh.QueueNamed("flood::observer:slow").Counters[protocol.CountDropped]
+	p.mesh.Terminate()
+	if code := p.mesh.Process().Exit(harness.Guard); code != 0 {
+		p.Errorf("it ends with %d", code)
+	}
+	told := uint64(0)
+	for line := range strings.Lines(p.mesh.Process().Output()) {
+		if _, n, is := strings.Cut(strings.TrimSpace(line), " messages="); is && strings.Contains(line, "queue=flood::observer:slow") {
+			some, err := strconv.ParseUint(n, 10, 64)
+			if err != nil {
+				p.Errorf("%s: %v", line, err)
+			}
+			told += some
+		}
+	}
+	if told < dropped {
+		p.Errorf("the log tells of %d, dropped were %d", told, dropped)
+	}
 }
 
 // TestMovedHere: a topic moves to Redis whose observer has gone, and back. What was kept

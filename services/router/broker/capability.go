@@ -79,7 +79,7 @@ func (c Capabilities) List() []Capability {
 		either("schedules", c.Schedules, "a publish may say when its message is due", "a message is due when it is published"),
 		c.dedup(),
 		either("resumes", c.Resumes, "a handler may outlive its router: its outcome counts", "a message whose router stops is delivered again; the first handler's outcome is superseded"),
-		either("open", c.Open, "what another program puts straight into a queue is handled too", "nobody but the mesh can put anything into a queue"),
+		either("open", c.Open, "what another program puts straight into a queue, or publishes on the channel of a topic, is handled too", "nobody but the mesh can put anything into a queue"),
 		c.maxName(),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/waybill-mq/waybill/pkg/protocol"
@@ -154,4 +155,21 @@ func (a *admin) count(ctx context.Context, topic, subscription string) (subscrib
 	}
 	err := a.do(ctx, http.MethodGet, pathOf(topic)+"/stats?getPreciseBacklog=true&subscriptionBacklogSize=false&excludePublishers=true&excludeConsumers=true", nil, &stats)
 	return stats.Subscriptions[subscription], unless(errNotThere, err)
+}
+
+// defaultLargest is the largest message that a broker takes which does not say.
+const defaultLargest = 5 << 20
+
+// largest is the largest message that the broker takes. To ask for it is not everybody's
+// right.
+func (a *admin) largest(ctx context.Context) int {
+	var set map[string]string
+	if a.do(ctx, http.MethodGet, "brokers/configuration/runtime", nil, &set) != nil {
+		return defaultLargest
+	}
+	n, err := strconv.Atoi(set["maxMessageSize"])
+	if err != nil {
+		return defaultLargest
+	}
+	return n
 }

@@ -38,6 +38,22 @@ func encode(w *remote.Writing) (*pulsar.ProducerMessage, error) {
 	return m, nil
 }
 
+// What a message takes on its way beside what its publisher has put into it, and each
+// property beside its text, at most.
+const (
+	envelopeBytes = 256
+	propertyBytes = 12
+)
+
+// sizeOf is what the broker compares with the largest message it takes.
+func sizeOf(m *pulsar.ProducerMessage) int {
+	n := envelopeBytes + len(m.Payload) + len(m.Key) + len(m.OrderingKey)
+	for name, value := range m.Properties {
+		n += propertyBytes + len(name) + len(value)
+	}
+	return n
+}
+
 // keyed gives a message its keys: the group is what Key_Shared goes by.
 func keyed(m *pulsar.ProducerMessage, of *broker.Message) {
 	key, apart := of.Headers[HeaderKey]

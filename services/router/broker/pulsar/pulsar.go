@@ -26,6 +26,7 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
+	greetTime   = 3 * time.Second
 	// callTimeout is how long the broker may take for what is asked of it.
 	callTimeout = 10 * time.Second
 	// beatEvery is how often the broker shows that it is there; one that is silent for
@@ -42,6 +43,7 @@ type Broker struct {
 	token string
 
 	client    pulsar.Client
+	largest   int // message that the broker takes, in bytes
 	admin     *admin
 	watch     watch
 	writers   writers
@@ -122,16 +124,15 @@ func (b *Broker) Open(ctx context.Context) error {
 	if b.token != "" {
 		o.Authentication = pulsar.NewAuthenticationToken(b.token)
 	}
+	if err := b.greet(o); err != nil {
+		return err
+	}
 	client, err := pulsar.NewClient(o)
 	if err != nil {
 		return b.Unreachable(err)
 	}
-	if _, err := client.TopicPartitions("persistent://" + b.admin.space + "/waybill"); err != nil {
-		client.Close()
-		return b.Faultf(protocol.CodeUnavailable, "takes connections and does not answer as Pulsar does: %s; url is the address of its binary protocol (6650, or 6651 with TLS), and has the token if it asks for one",
-			strings.ReplaceAll(err.Error(), "\n", ": "))
-	}
 	b.client = client
+	b.largest = b.admin.largest(ctx)
 	b.watch.say(nil)
 	b.running.Go(func() { b.keepWatch(b.ctx) })
 	return nil
@@ -154,6 +155,22 @@ func (b *Broker) dial(ctx context.Context) error {
 		return err
 	}
 	return c.Close()
+}
+
+// greet finds out whether what takes connections answers as a Pulsar does, in less time
+// than whoever waits for Open has.
+func (b *Broker) greet(o pulsar.ClientOptions) error {
+	o.ConnectionTimeout, o.OperationTimeout = greetTime, greetTime
+	client, err := pulsar.NewClient(o)
+	if err != nil {
+		return b.Unreachable(err)
+	}
+	defer client.Close()
+	if _, err := client.TopicPartitions("persistent://" + b.admin.space + "/waybill"); err != nil {
+		return b.Faultf(protocol.CodeUnavailable, "takes connections and does not answer as Pulsar does: %s; url is the address of its binary protocol (6650, or 6651 with TLS), and has the token if it asks for one",
+			strings.ReplaceAll(err.Error(), "\n", ": "))
+	}
+	return nil
 }
 
 // Close ends all connections. What was not settled goes back to its queue.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/pkg/scope"
 	"github.com/waybill-mq/waybill/services/router/broker/remote"
 )
@@ -32,8 +33,15 @@ func (s *side) Encode(w *remote.Writing) (err error) {
 	if _, err := s.b.topicOf(w); err != nil {
 		return err
 	}
-	w.Encoded, err = encode(w)
-	return err
+	m, err := encode(w)
+	if err != nil {
+		return err
+	}
+	if size := sizeOf(m); size > s.b.largest {
+		return protocol.Errorf(protocol.CodePayloadTooLarge, "the message takes %d bytes with its properties, more than the %d that the broker takes: send a reference to it", size, s.b.largest)
+	}
+	w.Encoded = m
+	return nil
 }
 
 // topicOf is where a message goes.

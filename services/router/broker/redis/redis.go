@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,8 +47,11 @@ var _ broker.Remote = (*Broker)(nil)
 func New(o Options) (broker.Remote, error) {
 	o = o.withDefaults()
 	at, err := client.ParseURL(o.URL)
-	if err != nil || at.Network != "tcp" {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "redis_url is no Redis address, such as %s", DefaultURL)
+	switch _, hidden := errors.AsType[*url.Error](err); { // that one has the address with its password in it
+	case err != nil && !hidden:
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "redis_url of the broker %s is no Redis address, such as %s: %v", o.Name, DefaultURL, err)
+	case hidden, at.Network != "tcp":
+		return nil, protocol.Errorf(protocol.CodeInvalidArgs, "redis_url of the broker %s is no Redis address, such as %s", o.Name, DefaultURL)
 	}
 	quieten()
 	at.MaxRetries = -1 // what was published and not answered would be published twice
@@ -100,6 +104,7 @@ func (b *Broker) Open(ctx context.Context) error {
 func (b *Broker) watch() {
 	for remote.Sleep(b.ctx, watchEvery) {
 		b.noted(b.client.Ping(b.ctx).Err())
+		b.drops.rest(dropsEvery)
 	}
 }
 
@@ -123,7 +128,9 @@ func (b *Broker) noted(err error) {
 // Close ends all connections. What was not handled is lost.
 func (b *Broker) Close(ctx context.Context) error {
 	b.cancel()
-	return errors.Join(remote.Within(ctx, b.running.Wait), b.client.Close())
+	err := errors.Join(remote.Within(ctx, b.running.Wait), b.client.Close())
+	b.drops.rest(0)
+	return err
 }
 
 // Away says why the broker cannot be used now.
