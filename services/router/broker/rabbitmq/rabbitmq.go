@@ -40,6 +40,7 @@ type Broker struct {
 	away      *remote.Away
 
 	cluster   string // what it calls itself
+	ranks     bool   // quorum queues of this version have messages of high priority pass others
 	unbounded bool   // quorum queues of this version have a delivery limit to be lifted
 
 	ctx     context.Context
@@ -124,7 +125,7 @@ func (b *Broker) Open(ctx context.Context) error {
 	if major < 3 || major == 3 && minor < 10 {
 		return errors.Join(conn.Close(), b.Faultf(protocol.CodeUnsupported, "is RabbitMQ %s: 3.10 or later is needed", version))
 	}
-	b.unbounded = major >= 4
+	b.unbounded, b.ranks = major >= 4, major >= 4
 	b.cluster, _ = conn.Properties["cluster_name"].(string)
 	b.out.use(conn)
 	b.running.Go(func() { b.out.keep(b.ctx) })
