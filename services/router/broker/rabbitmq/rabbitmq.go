@@ -144,6 +144,9 @@ func (b *Broker) Close(ctx context.Context) error {
 // Away says why the broker cannot be used now.
 func (b *Broker) Away() error { return b.out.away() }
 
+// Unheard implements broker.Hearing: one that has no room answers.
+func (b *Broker) Unheard() error { return b.out.unheard() }
+
 // Attach makes the store of a lane.
 func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {
 	host := remote.Host{Name: b.ID, Log: b.log, Context: b.ctx, Running: &b.running, Setups: desks, Away: b.away}
