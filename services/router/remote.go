@@ -665,7 +665,7 @@ var errAway = errors.New("the broker is away")
 
 // lookIfThere is look, with no waiting for a broker that is known to be away.
 func (f *farQueue) lookIfThere(ctx context.Context) (broker.Depth, error) {
-	if away := f.Away(); away != nil {
+	if away := f.unheard(); away != nil {
 		return broker.Depth{}, fmt.Errorf("%w: %w", errAway, away)
 	}
 	return f.look(ctx)

@@ -218,6 +218,12 @@ type Naming interface {
 	CheckName(queue string) error
 }
 
+// Hearing is a Remote that may be asked while it takes nothing (Remote.Away).
+type Hearing interface {
+	// Unheard says why it cannot be asked now; nil: it can.
+	Unheard() error
+}
+
 // Comparing is a Remote that knows itself again.
 type Comparing interface {
 	// Same says whether other is the same broker, under another address maybe, so that

@@ -257,6 +257,7 @@ func (b *Broker) act(ctx context.Context, at shelf, n names, a broker.Action, an
 		if err != nil {
 			return 0, err
 		}
+		b.rank(&message)
 		return acting.add(ctx, taken{d: d, anew: &message})
 	}, func() (int64, error) { return acting.finish(ctx) })
 }

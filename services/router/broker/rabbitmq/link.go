@@ -208,6 +208,16 @@ func (l *link) away() error {
 	return nil
 }
 
+// unheard says why there is no connection.
+func (l *link) unheard() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return l.b.Missing(l.err)
+	}
+	return nil
+}
+
 // channel opens a channel. It waits for the connection until ctx ends.
 func (l *link) channel(ctx context.Context) (*amqp.Channel, error) {
 	for {

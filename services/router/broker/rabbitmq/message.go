@@ -70,6 +70,19 @@ func outward(m *broker.Message, meta *broker.Meta) (amqp.Publishing, error) {
 	}, nil
 }
 
+// passing is the lowest priority with which a message passes others in a quorum queue,
+// since RabbitMQ 4.
+const passing = 5
+
+// rank has a message pass none in a queue that has no priorities. The mesh knows its own by
+// a header then.
+func (b *Broker) rank(p *amqp.Publishing) {
+	if b.ranks && p.Priority >= passing {
+		p.Headers[protocol.HeaderPriority] = int64(p.Priority)
+		p.Priority = passing - 1
+	}
+}
+
 // headersOf are the bytes of a message's headers, and of what the mesh adds.
 func headersOf(m *broker.Message, meta *broker.Meta) int {
 	size := len(meta.Error) + len(meta.Source) + len(meta.Spans) + len(m.Story) + len(meta.Story) + len(m.Group)
@@ -134,6 +147,9 @@ func inward(d *amqp.Delivery) (m *broker.Message, meta broker.Meta, own bool) {
 		m.ID = id
 		m.Headers = userHeaders(d.Headers, true)
 		m.Group, m.Story = text(d.Headers[protocol.HeaderGroup]), []byte(text(d.Headers[remote.HeaderStory]))
+		if n := number(d.Headers[protocol.HeaderPriority]); n > 0 {
+			m.Priority = uint8(min(n, 255))
+		}
 		readMeta(d.Headers, &meta)
 		return m, meta, true
 	}

@@ -40,6 +40,7 @@ type Broker struct {
 	away      *remote.Away
 
 	cluster   string // what it calls itself
+	ranks     bool   // quorum queues of this version have messages of high priority pass others
 	unbounded bool   // quorum queues of this version have a delivery limit to be lifted
 
 	ctx     context.Context
@@ -124,7 +125,7 @@ func (b *Broker) Open(ctx context.Context) error {
 	if major < 3 || major == 3 && minor < 10 {
 		return errors.Join(conn.Close(), b.Faultf(protocol.CodeUnsupported, "is RabbitMQ %s: 3.10 or later is needed", version))
 	}
-	b.unbounded = major >= 4
+	b.unbounded, b.ranks = major >= 4, major >= 4
 	b.cluster, _ = conn.Properties["cluster_name"].(string)
 	b.out.use(conn)
 	b.running.Go(func() { b.out.keep(b.ctx) })
@@ -142,6 +143,9 @@ func (b *Broker) Close(ctx context.Context) error {
 
 // Away says why the broker cannot be used now.
 func (b *Broker) Away() error { return b.out.away() }
+
+// Unheard implements broker.Hearing: one that has no room answers.
+func (b *Broker) Unheard() error { return b.out.unheard() }
 
 // Attach makes the store of a lane.
 func (b *Broker) Attach(l *ledger.Ledger, lane broker.Lane) broker.Store {

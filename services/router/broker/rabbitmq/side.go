@@ -54,6 +54,9 @@ func (s *side) Encode(w *remote.Writing) error {
 	if w.Kind == remote.Dead {
 		message.Headers[remote.HeaderQueue] = w.Queue
 	}
+	if w.Kind != remote.Fresh || w.Plain || w.Made.MaxPriority == 0 {
+		s.b.rank(&message)
+	}
 	w.Encoded = &outgoing{message: message}
 	return nil
 }

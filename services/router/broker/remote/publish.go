@@ -38,7 +38,8 @@ func (s *Store) Publish(p broker.Publish) error {
 	x.out = Writing{Kind: Fresh, Topic: p.Topic, Queue: p.Queue, Message: p.Message, Meta: &x.meta}
 	x.out.Done = func(err error) { s.post(func() { s.written(x, err) }) }
 	for _, at := range to { // what one queue of a topic makes of priorities holds for the others
-		x.out.Made.MaxPriority = max(x.out.Made.MaxPriority, s.make(at).MaxPriority)
+		most := s.make(at).MaxPriority
+		x.out.Made.MaxPriority, x.out.Plain = max(x.out.Made.MaxPriority, most), x.out.Plain || most == 0
 	}
 	if p.Topic == "" {
 		x.out.Spot = to[0].spot

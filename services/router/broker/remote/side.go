@@ -61,6 +61,7 @@ type Writing struct {
 	Topic   string // goes to one
 	To      []Spot // with a topic: the queues that receive it
 	Made    Made   // what its queue is
+	Plain   bool   // with a topic: some of the queues have no priorities
 	Queue   string // its ledger name
 	Message *broker.Message
 	Meta    *broker.Meta
