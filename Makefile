@@ -47,9 +47,8 @@ run: build ## start the mesh and send real input through it (ARGS="dir1 dir2" fo
 
 # The tests spend much of their time waiting, for brokers and for time to pass, so
 # that they, vet and lint go side by side, the longest first, and two packages of
-# the tests of the whole mesh at once: within each, several tests are under way, which
-# is what two processors do well. More at once would be little faster, and what it
-# would find is how the machine does. All run; one failure fails all.
+# the tests of the whole mesh at once. In each of these several tests are under way
+# already, so that more at once would be little faster. All run; one failure fails all.
 SIDE_BY_SIDE = $(MAKE) --no-print-directory -k -j3 --output-sync=none
 UNITS       := $(addprefix unit/,$(filter-out test,$(MODULES)))
 
