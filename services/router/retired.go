@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waybill-mq/waybill/internal/ledger"
 	"github.com/waybill-mq/waybill/services/router/broker"
 )
 
@@ -31,11 +32,16 @@ func (l *lane) forgetRetired() {
 	})
 }
 
+// forgetNotes forgets what is noted of a broker's queues. What it was left with counts
+// as discarded.
 func (l *lane) forgetNotes(id string) {
-	var keys []string
+	var keys, left []string
 	for key := range l.ledger.Notes() {
 		if strings.HasPrefix(key, broker.PlaceNote(id, "")) || strings.HasPrefix(key, broker.KeptNote(id, "")) {
 			keys = append(keys, key)
+		}
+		if queue, is := strings.CutPrefix(key, broker.PlaceNote(id, "")); is {
+			left = append(left, queue)
 		}
 	}
 	for _, key := range keys {
@@ -43,4 +49,21 @@ func (l *lane) forgetNotes(id string) {
 			l.s.log.Error("a note about a retired broker is not forgotten", "broker", id, "error", err)
 		}
 	}
+	for _, name := range left {
+		if l.isLeftBehind(name) {
+			l.closeBooks(name, ledger.Discarded)
+		}
+	}
+}
+
+// isLeftBehind says whether what is missing of a queue is on no other broker, and not on
+// its way into the log either.
+func (l *lane) isLeftBehind(name string) bool {
+	for _, b := range l.placed.absent {
+		if l.ledger.Note(broker.PlaceNote(b.ID, name)) != nil {
+			return false
+		}
+	}
+	q := l.queues[name]
+	return !l.isFar(name) && (q == nil || q.staged == 0) && l.ledger.Uncommitted(name) == [ledger.NumCounters]uint64{}
 }

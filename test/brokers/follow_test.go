@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/waybill-mq/waybill/pkg/client"
+	"github.com/waybill-mq/waybill/pkg/protocol"
 	"github.com/waybill-mq/waybill/test/harness"
 )
 
@@ -42,4 +43,22 @@ func TestFollowsEveryChange(t *testing.T) {
 	harness.Work(t, c, "led", "idle", func(context.Context, *client.Delivery) error { return nil })
 	m.AwaitDead("led", "idle", 0)
 	harness.Await(t, "the broker that drains to be empty", func() bool { return m.Run("broker", "retire", "stomp").Code == 0 })
+}
+
+// TestLeftBehind: what a broker is retired with counts as discarded, and the books
+// balance.
+func TestLeftBehind(t *testing.T) {
+	t.Parallel()
+	m := harness.Start(t, "--config", harness.Configuration(t, "adapter: {name: builtin}\nbrokers:\n  rabbit: "+kinds[1].start(t)+"\nroutes:\n  - {pattern: /queue/left/**, broker: rabbit}\n"))
+	c := m.Connect()
+	publish(t, c, client.Queue("left", "tasks"), "x")
+	m.Apply("routes: []\n")
+	if out := m.Run("broker", "drain", "rabbit"); out.Code != 0 {
+		t.Fatalf("draining: %+v", out)
+	}
+	if out := m.Run("broker", "retire", "rabbit", "--force"); out.Code != 0 {
+		t.Fatalf("retiring: %+v", out)
+	}
+	harness.Await(t, "it to count as discarded", func() bool { return m.Queue("left", "tasks").Counters[protocol.CountDiscarded] == 1 })
+	m.Balanced()
 }
