@@ -46,10 +46,11 @@ func TestFollowsEveryChange(t *testing.T) {
 }
 
 // TestLeftBehind: what a broker is retired with counts as discarded, and the books
-// balance.
+// balance. It is delivered when the broker is there again.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
-	m := harness.Start(t, "--config", harness.Configuration(t, "adapter: {name: builtin}\nbrokers:\n  rabbit: "+kinds[1].start(t)+"\nroutes:\n  - {pattern: /queue/left/**, broker: rabbit}\n"))
+	there := "adapter: {name: builtin}\nbrokers:\n  rabbit: {state: active, " + kinds[1].start(t)[1:] + "\nroutes:\n  - {pattern: /queue/left/**, broker: rabbit}\n"
+	m := harness.Start(t, "--config", harness.Configuration(t, there))
 	c := m.Connect()
 	publish(t, c, client.Queue("left", "tasks"), "x")
 	m.Apply("routes: []\n")
@@ -60,5 +61,15 @@ func TestLeftBehind(t *testing.T) {
 		t.Fatalf("retiring: %+v", out)
 	}
 	harness.Await(t, "it to count as discarded", func() bool { return m.Queue("left", "tasks").Counters[protocol.CountDiscarded] == 1 })
+	m.Balanced()
+	m.Apply(there)
+	came := make(chan string, 1)
+	harness.Work(t, c, "left", "tasks", func(_ context.Context, d *client.Delivery) error {
+		came <- string(d.Data)
+		return nil
+	})
+	if data := harness.Receive(t, "what was left behind", came); data != "x" {
+		t.Errorf("there comes %s", data)
+	}
 	m.Balanced()
 }
