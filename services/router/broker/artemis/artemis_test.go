@@ -76,14 +76,17 @@ func TestNotReached(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	for what, at := range map[string]string{
-		"a wrong password": "stomp://waybill:s3cret@" + at.Host,
-		"TLS":              "stomps://waybill:s3cret@" + at.Host,
-		"nobody":           "stomp://waybill:s3cret@127.0.0.1:1",
-		"silence":          "stomp://waybill:s3cret@" + mute.Addr().String(),
+	for what, reached := range map[string]struct {
+		at   string
+		code protocol.Code
+	}{
+		"a wrong password": {"stomp://waybill:s3cret@" + at.Host, protocol.CodeForbidden},
+		"TLS":              {"stomps://waybill:s3cret@" + at.Host, protocol.CodeUnavailable},
+		"nobody":           {"stomp://waybill:s3cret@127.0.0.1:1", protocol.CodeUnavailable},
+		"silence":          {"stomp://waybill:s3cret@" + mute.Addr().String(), protocol.CodeUnavailable},
 	} {
-		host := at[strings.LastIndex(at, "@")+1:]
-		if err := open(t, at); protocol.CodeOf(err) != protocol.CodeUnavailable || !strings.Contains(err.Error(), host) || strings.Contains(err.Error(), "s3cret") {
+		host := reached.at[strings.LastIndex(reached.at, "@")+1:]
+		if err := open(t, reached.at); protocol.CodeOf(err) != reached.code || !strings.Contains(err.Error(), host) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
