@@ -13,7 +13,7 @@ import (
 // to publish it again. Once the broker is back it is all there.
 func TestAway(t *testing.T) { //nolint:tparallel // its parts count what the mesh has
 	t.Parallel()
-	rabbit, artemis := live.SharedRabbitMQ(t), live.SharedArtemis(t)
+	rabbit, artemis := live.SharedRabbitMQ(t), sharedArtemis(t)
 	links := map[string]*harness.Link{"rabbit": harness.NewLink(t, rabbit.Address()), "stomp": harness.NewLink(t, artemis.Address())}
 	at := strings.Replace(rabbit.VirtualHost(t), rabbit.Address(), links["rabbit"].Address(), 1)
 	config := fmt.Sprintf(`adapter: {name: builtin}

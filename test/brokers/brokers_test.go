@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,17 @@ import (
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }
+
+// artemisTurn is whose Artemis is: all that is in it goes with a test that has it.
+var artemisTurn sync.Mutex
+
+// sharedArtemis is Artemis for this test alone, once the one before has ended.
+func sharedArtemis(t *testing.T) *live.Artemis {
+	t.Helper()
+	artemisTurn.Lock()
+	t.Cleanup(artemisTurn.Unlock)
+	return live.SharedArtemis(t)
+}
 
 var errFails = errors.New("no luck")
 
@@ -42,7 +54,7 @@ var kinds = []kind{
 		return fmt.Sprintf("{name: rabbitmq, config: {amqp_url: %q}}", live.SharedRabbitMQ(t).VirtualHost(t))
 	}},
 	{name: "artemis", start: func(t *testing.T) string {
-		return fmt.Sprintf("{name: artemis, config: {url: %q}}", live.SharedArtemis(t).URL())
+		return fmt.Sprintf("{name: artemis, config: {url: %q}}", sharedArtemis(t).URL())
 	}},
 	{name: "pulsar", oneDelay: true, start: func(t *testing.T) string {
 		p := live.SharedPulsar(t)
