@@ -2,6 +2,8 @@ package router
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/waybill-mq/waybill/internal/config"
@@ -44,39 +46,51 @@ func (s *Service) runIn(ctx context.Context, c *protocol.Config) error {
 	return nil
 }
 
-// strangerFor is how long a job that nobody here has a function for stays, unless
-// something changes.
+// strangerFor is about how long a job that nobody here has a function for stays, unless
+// something changes: half of it to one and a half, by chance. Two meshes that gave back
+// in turns, each at its time, would be given the same jobs for ever by a broker that
+// delivers in turns.
 const strangerFor = int64(time.Second)
 
 // strangers are jobs on a broker that nobody here has a function for.
 type strangers struct {
 	waiting []stranger
-	changed bool // who serves what has, since they were looked at
+	soonest int64 // of their times; Service.clock, as those
+	changed bool  // who serves what has, since they were looked at
 }
 
 type stranger struct {
 	e     *broker.Entry
-	since int64
+	until int64
 }
 
 // add notes a job that has nobody, if another may have somebody for it. In order
 // none is given back: there is one consumer, and others would pass it.
 func (s *strangers) add(l *lane, e *broker.Entry) {
-	if l.s.takersOwn && isRemote(e) && l.queueOf(e).groups == nil {
-		s.waiting = append(s.waiting, stranger{e, l.now})
+	if !l.s.takersOwn || !isRemote(e) || l.queueOf(e).groups != nil {
+		return
 	}
+	x := stranger{e, l.now + strangerFor/2 + rand.Int64N(strangerFor)} //nolint:gosec // no secret
+	if len(s.waiting) == 0 || x.until < s.soonest {
+		s.soonest = x.until
+	}
+	s.waiting = append(s.waiting, x)
 }
 
-// tick gives back those whose time is up, after one change or a second.
+// tick gives back those whose time is up, after one change or a while.
 func (s *strangers) tick(l *lane) {
-	n := 0
-	for n < len(s.waiting) && (s.changed || l.now >= s.waiting[n].since+strangerFor) {
-		n++
+	if len(s.waiting) == 0 || !s.changed && l.now < s.soonest {
+		s.changed = false
+		return
 	}
-	due := s.waiting[:n]
-	s.waiting, s.changed = s.waiting[n:], false
-	for _, x := range due {
-		l.toOthers(x.e)
+	all, everyone := s.waiting, s.changed
+	s.waiting, s.changed, s.soonest = nil, false, math.MaxInt64
+	for _, x := range all {
+		if everyone || l.now >= x.until {
+			l.toOthers(x.e)
+			continue
+		}
+		s.waiting, s.soonest = append(s.waiting, x), min(s.soonest, x.until)
 	}
 }
 
@@ -87,7 +101,7 @@ func (s *strangers) next(l *lane) int64 {
 	case s.changed:
 		return l.now
 	}
-	return s.waiting[0].since + strangerFor
+	return s.soonest
 }
 
 // toOthers gives a job back to its broker that stands aside for a function which
